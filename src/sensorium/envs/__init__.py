@@ -1,0 +1,33 @@
+"""Worlds written in JAX."""
+
+from sensorium.envs.base import Environment as Environment
+from sensorium.envs.cartpole_swingup import CartPoleParams as CartPoleParams
+from sensorium.envs.cartpole_swingup import CartPoleState as CartPoleState
+from sensorium.envs.cartpole_swingup import CartPoleSwingUpHarder as CartPoleSwingUpHarder
+from sensorium.envs.perturbed import Perturbed as Perturbed
+from sensorium.errors import did_you_mean
+from sensorium.perturbations import Identity, Perturbation
+
+WORLDS: dict[str, type[Environment]] = {CartPoleSwingUpHarder.id: CartPoleSwingUpHarder}
+"""Every world by its name."""
+
+
+def make(name: str, perturbation: Perturbation | None = None) -> Environment:
+    """Build a world.
+
+    Args:
+        name: One of `WORLDS`, such as `"CartPoleSwingUpHarder"`.
+        perturbation: What happens to its senses; None for nothing.
+
+    Returns:
+        The world, wrapped in `Perturbed` if there is a perturbation.
+
+    Raises:
+        UnknownNameError: There is no such world.
+    """
+    if name not in WORLDS:
+        raise did_you_mean("world", name, WORLDS)
+    world = WORLDS[name]()
+    if perturbation is None or perturbation == Identity():
+        return world
+    return Perturbed(world, perturbation)

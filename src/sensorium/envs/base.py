@@ -1,0 +1,138 @@
+"""Worlds that live on the device, in the shape of gymnax's interface but without depending on it.
+
+    observation, state = world.reset(key)
+    observation, state, reward, terminated, truncated, info = world.step(key, state, action)
+
+A world writes `reset_env`, `step_env` and a few facts; this base adds the time limit, and the auto-reset
+with `info["final_observation"]`. Rollout engines, which run one episode per key, call `reset_env` and
+`advance`, where nothing is reset. Transitions keep their gradients.
+"""
+
+import abc
+from functools import partial
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.types import Action, Flag, Key, Observation, PyTree, Scalar
+
+StepResult = tuple[Observation, PyTree, Scalar, Flag, Flag, dict[str, Any]]
+
+
+class Environment(abc.ABC):
+    """A world of scalar sensors. Instances are immutable and hashable; all state is passed around."""
+
+    id: ClassVar[str]
+    """Name in `sensorium.envs.make`."""
+
+    @property
+    @abc.abstractmethod
+    def num_sensors(self) -> int:
+        """N, channels of an observation."""
+
+    @property
+    @abc.abstractmethod
+    def num_actions(self) -> int:
+        """A, each in [-1, 1]."""
+
+    @property
+    @abc.abstractmethod
+    def sensor_names(self) -> tuple[str, ...]:
+        """What each channel of an unperturbed observation is."""
+
+    @property
+    @abc.abstractmethod
+    def max_steps(self) -> int:
+        """T, the step at which an episode is truncated."""
+
+    @property
+    @abc.abstractmethod
+    def solved_return(self) -> float:
+        """A return from which on an episode counts as solved."""
+
+    @property
+    @abc.abstractmethod
+    def default_params(self) -> Any:
+        """Physical constants; pass others to `reset` and `step` to change the world."""
+
+    @abc.abstractmethod
+    def reset_env(self, key: Key, params: Any) -> tuple[Observation, PyTree]:
+        """Draw a start.
+
+        Args:
+            key: Random key.
+            params: Physical constants.
+
+        Returns:
+            First observation and state. The state has an integer field `time`, zero.
+        """
+
+    @abc.abstractmethod
+    def step_env(
+        self, key: Key, state: PyTree, action: Action, params: Any
+    ) -> tuple[Observation, PyTree, Scalar, Flag, dict[str, Any]]:
+        """Advance without a time limit.
+
+        Args:
+            key: Random key.
+            state: From `reset_env` or the step before.
+            action: A numbers; the world clips them to [-1, 1].
+            params: Physical constants.
+
+        Returns:
+            Observation, state (its `time` one larger), reward, terminated, info.
+        """
+
+    def critic_features(self, state: PyTree) -> Float[Array, " F"]:
+        """The true state for a critic in training, unperturbed and in fixed order, of size about 1.
+
+        Raises:
+            NotImplementedError: The world does not offer it, and cannot be trained by gradients.
+        """
+        raise NotImplementedError
+
+    def advance(self, key: Key, state: PyTree, action: Action, params: Any = None) -> StepResult:
+        """One step with the time limit but without auto-reset; same results as `step`."""
+        params = self.default_params if params is None else params
+        observation, state, reward, terminated, info = self.step_env(key, state, action, params)
+        truncated = (self.time(state) >= self.max_steps) & ~terminated
+        return observation, state, reward, terminated, truncated, info
+
+    @staticmethod
+    def time(state: PyTree) -> Array:
+        """Steps since the start of the episode."""
+        return state.time
+
+    @partial(jax.jit, static_argnames="self")
+    def reset(self, key: Key, params: Any = None) -> tuple[Observation, PyTree]:
+        """Draw a start: first observation (N) and state."""
+        return self.reset_env(key, self.default_params if params is None else params)
+
+    @partial(jax.jit, static_argnames="self")
+    def step(self, key: Key, state: PyTree, action: Action, params: Any = None) -> StepResult:
+        """Advance, and start anew where the episode ended.
+
+        Args:
+            key: Random key.
+            state: From `reset` or the step before.
+            action: A numbers in [-1, 1].
+            params: Physical constants; None for the default.
+
+        Returns:
+            Observation, state, reward, terminated, truncated and info. After an end, observation and
+            state are those of a new start, and `info["final_observation"]` is the last of the old.
+        """
+        params = self.default_params if params is None else params
+        key_step, key_reset = jax.random.split(key)
+        last, state, reward, terminated, truncated, info = self.advance(
+            key_step, state, action, params
+        )
+        fresh = self.reset_env(key_reset, params)
+        done = terminated | truncated
+        observation, state = jax.tree.map(
+            lambda new, old: jnp.where(done, new, old), fresh, (last, state)
+        )
+        info = {**info, "final_observation": last}
+        return observation, state, reward, terminated, truncated, info

@@ -1,0 +1,181 @@
+"""CartPoleSwingUpHarder: swing a pole up from any start and keep it up, on a short track.
+
+The world of AN section 4.1, after Gal et al. (2016) and Freeman et al. (2019). The equations use the
+same Euler step as the original: position and angle move with the velocities of before the step.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.envs.base import Environment
+from sensorium.types import Action, Flag, Key, Observation, Scalar
+
+
+class CartPoleState(NamedTuple):
+    """Where the cart and its pole are; all fields share one shape."""
+
+    position: Array
+    """m, positive to the right."""
+    velocity: Array
+    """m/s."""
+    angle: Array
+    """rad, zero upright, positive counter-clockwise."""
+    angular_velocity: Array
+    """rad/s."""
+    time: Array
+    """Steps since the start."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CartPoleParams:
+    """Physical constants, and the ranges of starts."""
+
+    gravity: float = 9.82
+    """m/s²."""
+    cart_mass: float = 0.5
+    """kg."""
+    pole_mass: float = 0.5
+    """kg."""
+    pole_length: float = 0.6
+    """m."""
+    friction: float = 0.1
+    """N s/m, of the cart on its track."""
+    force: float = 10.0
+    """N, at an action of 1."""
+    time_step: float = 0.01
+    """s."""
+    track: float = 2.4
+    """m from the middle to either end."""
+    start_velocity: float = 10.0
+    """m/s; starts are uniform between minus this and this."""
+    start_angle: float = jnp.pi / 2
+    """rad around hanging down."""
+    start_angular_velocity: float = 10.0
+    """rad/s."""
+
+    @property
+    def total_mass(self) -> float:
+        """kg."""
+        return self.cart_mass + self.pole_mass
+
+    @property
+    def pole_moment(self) -> float:
+        """kg m: mass of the pole times its length."""
+        return self.pole_mass * self.pole_length
+
+
+jax.tree_util.register_dataclass(CartPoleParams)
+
+
+@dataclasses.dataclass(frozen=True)
+class CartPoleSwingUpHarder(Environment):
+    """A cart on a track, a pole hanging from it, one motor.
+
+    ## Action space
+    One number in [-1, 1]: the force on the cart, times 10 N. Values outside are clipped.
+
+    ## Observation space
+
+    | index | meaning | unit | at the start |
+    |---|---|---|---|
+    | 0 | position of the cart | m | uniform in ±2.4 |
+    | 1 | velocity of the cart | m/s | uniform in ±10 |
+    | 2 | cosine of the angle | 1 | angle uniform in pi ± pi/2 (0 is upright) |
+    | 3 | sine of the angle | 1 | |
+    | 4 | angular velocity | rad/s | uniform in ±10 |
+
+    ## Rewards
+    `(cos(angle) + 1) / 2 * cos(pi/2 * position / 2.4)`, at most 1 a step, paid on the last step too.
+
+    ## Episode end
+    1. Termination: the cart leaves the track, |position| > 2.4.
+    2. Truncation: after 1,000 steps (10 s).
+
+    About a third of the starts are lost whatever one does: a cart at 10 m/s needs metres to stop.
+    """
+
+    id = "CartPoleSwingUpHarder"
+    num_sensors = 5
+    num_actions = 1
+    sensor_names = ("position", "velocity", "cos angle", "sin angle", "angular velocity")
+    max_steps = 1000
+    solved_return = 700.0
+
+    @property
+    def default_params(self) -> CartPoleParams:
+        """The published constants."""
+        return CartPoleParams()
+
+    def reset_env(self, key: Key, params: Any) -> tuple[Observation, CartPoleState]:
+        """Draw a start uniformly; see the class."""
+        ranges = jnp.array(
+            [params.track, params.start_velocity, params.start_angle, params.start_angular_velocity]
+        )
+        start = jax.random.uniform(key, (4,), jnp.float32, -1.0, 1.0) * ranges
+        state = CartPoleState(
+            position=start[0],
+            velocity=start[1],
+            angle=jnp.pi + start[2],
+            angular_velocity=start[3],
+            time=jnp.zeros((), jnp.int32),
+        )
+        return observe(state), state
+
+    def step_env(
+        self, key: Key, state: CartPoleState, action: Action, params: Any
+    ) -> tuple[Observation, CartPoleState, Scalar, Flag, dict[str, Any]]:
+        """Advance by one time step."""
+        del key
+        state = integrate(state, action[0], params)
+        terminated = jnp.abs(state.position) > params.track
+        return observe(state), state, reward(state, params), terminated, {}
+
+    def critic_features(self, state: CartPoleState) -> Float[Array, "5"]:
+        """The five sensors, velocities divided by 10 and the position by 2.4."""
+        return observe(state) / jnp.array([2.4, 10.0, 1.0, 1.0, 10.0])
+
+
+def integrate(state: CartPoleState, action: Array, params: Any) -> CartPoleState:
+    """One Euler step; works elementwise on states of any shape."""
+    force = params.force * jnp.clip(action, -1.0, 1.0) - params.friction * state.velocity
+    sine, cosine = jnp.sin(state.angle), jnp.cos(state.angle)
+    swing = params.pole_moment * state.angular_velocity**2 * sine
+    acceleration = (
+        -2 * swing + 3 * params.pole_mass * params.gravity * sine * cosine + 4 * force
+    ) / (4 * params.total_mass - 3 * params.pole_mass * cosine**2)
+    angular_acceleration = (
+        -3 * swing * cosine
+        + 6 * params.total_mass * params.gravity * sine
+        + 6 * force * cosine
+    ) / (4 * params.pole_length * params.total_mass - 3 * params.pole_moment * cosine**2)
+    step = params.time_step
+    return CartPoleState(
+        position=state.position + step * state.velocity,
+        velocity=state.velocity + step * acceleration,
+        angle=state.angle + step * state.angular_velocity,
+        angular_velocity=state.angular_velocity + step * angular_acceleration,
+        time=state.time + 1,
+    )
+
+
+def observe(state: CartPoleState) -> Observation:
+    """The five sensors, along a new leading axis."""
+    return jnp.stack(
+        [
+            state.position,
+            state.velocity,
+            jnp.cos(state.angle),
+            jnp.sin(state.angle),
+            state.angular_velocity,
+        ]
+    )
+
+
+def reward(state: CartPoleState, params: Any) -> Array:
+    """Between 0 and 1: pole up, cart in the middle."""
+    upright = (jnp.cos(state.angle) + 1) / 2
+    return upright * jnp.cos(jnp.pi / 2 * state.position / params.track)

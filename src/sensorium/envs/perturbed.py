@@ -1,0 +1,88 @@
+"""A world whose senses are perturbed is a world."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+from jaxtyping import Array, Float
+
+from sensorium.envs.base import Environment
+from sensorium.perturbations.perturbation import Perturbation
+from sensorium.types import Action, Flag, Key, Observation, PyTree, Scalar
+
+_SENSES = 1  # folded into the key of a reset, so that a perturbation does not change the start
+
+
+class PerturbedState(NamedTuple):
+    """State of the world, and of what happens to its senses."""
+
+    world: PyTree
+    senses: PyTree
+    time: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Perturbed(Environment):
+    """`world` with every observation passed through `perturbation`.
+
+    The same key gives the same start as in `world` itself, so that episodes can be compared in pairs.
+    """
+
+    world: Environment
+    perturbation: Perturbation
+
+    id = "Perturbed"
+
+    @property
+    def num_sensors(self) -> int:
+        """Channels after the perturbation."""
+        return self.perturbation.num_channels(self.world.num_sensors)
+
+    @property
+    def num_actions(self) -> int:
+        """As in the world."""
+        return self.world.num_actions
+
+    @property
+    def sensor_names(self) -> tuple[str, ...]:
+        """Channels have no fixed meaning any more."""
+        return tuple(f"channel {index}" for index in range(self.num_sensors))
+
+    @property
+    def max_steps(self) -> int:
+        """As in the world."""
+        return self.world.max_steps
+
+    @property
+    def solved_return(self) -> float:
+        """As in the world."""
+        return self.world.solved_return
+
+    @property
+    def default_params(self) -> Any:
+        """As in the world."""
+        return self.world.default_params
+
+    def reset_env(self, key: Key, params: Any) -> tuple[Observation, PerturbedState]:
+        """Start the world, then its senses."""
+        observation, world = self.world.reset_env(key, params)
+        key_init, key_apply = jax.random.split(jax.random.fold_in(key, _SENSES))
+        senses = self.perturbation.init(key_init, self.world.num_sensors)
+        observation, senses = self.perturbation.apply(key_apply, senses, observation)
+        return observation, PerturbedState(world, senses, self.world.time(world))
+
+    def step_env(
+        self, key: Key, state: PerturbedState, action: Action, params: Any
+    ) -> tuple[Observation, PerturbedState, Scalar, Flag, dict[str, Any]]:
+        """Advance the world, then perturb what it shows."""
+        key_world, key_senses = jax.random.split(key)
+        observation, world, reward, terminated, info = self.world.step_env(
+            key_world, state.world, action, params
+        )
+        observation, senses = self.perturbation.apply(key_senses, state.senses, observation)
+        state = PerturbedState(world, senses, self.world.time(world))
+        return observation, state, reward, terminated, info
+
+    def critic_features(self, state: PerturbedState) -> Float[Array, " F"]:
+        """Those of the world: a critic sees through the perturbation."""
+        return self.world.critic_features(state.world)

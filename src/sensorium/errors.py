@@ -1,0 +1,59 @@
+"""Every error that Sensorium raises on purpose: one sentence each, with the nearest right name."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class SensoriumError(Exception):
+    """Base of all of them; the command line prints it without a traceback and exits with 2."""
+
+
+class ObservationError(SensoriumError, ValueError):
+    """An observation has the wrong shape or dtype, or holds NaN or infinity."""
+
+
+class ConfigError(SensoriumError, ValueError):
+    """A setting is out of range, or two settings do not fit each other."""
+
+
+class UnknownNameError(SensoriumError, KeyError):
+    """A recipe, agent, world or strategy of that name does not exist."""
+
+    def __str__(self) -> str:  # KeyError would print the repr
+        return str(self.args[0])
+
+
+class AgentFileError(SensoriumError, ValueError):
+    """A weights file is truncated, not safetensors, or of another architecture."""
+
+
+class RunError(SensoriumError, RuntimeError):
+    """A run directory cannot be created, continued or read."""
+
+
+class WriteError(SensoriumError, OSError):
+    """A file could not be written; nothing partial is left behind."""
+
+
+class MissingExtraError(SensoriumError, ImportError):
+    """An optional dependency is not installed."""
+
+
+def did_you_mean(kind: str, name: str, choices: Iterable[str]) -> UnknownNameError:
+    """Build the error for an unknown name, naming the nearest right ones.
+
+    Args:
+        kind: What is being named, such as `"recipe"`.
+        name: The name that was not found.
+        choices: The names that exist.
+
+    Returns:
+        The error, to be raised by the caller.
+    """
+    choices = sorted(choices)
+    near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
+    if near:
+        hint = f"did you mean {' or '.join(repr(match) for match in near)}?"
+    else:
+        hint = f"there are {', '.join(repr(choice) for choice in choices)}."
+    return UnknownNameError(f"There is no {kind} {name!r}; {hint}")

@@ -1,0 +1,9 @@
+"""From agents to numbers that can be trusted."""
+
+from sensorium.evaluation.evaluate import Scores as Scores
+from sensorium.evaluation.evaluate import evaluate as evaluate
+from sensorium.evaluation.evaluate import evaluation_keys as evaluation_keys
+from sensorium.evaluation.recovery import recovery_curve as recovery_curve
+from sensorium.evaluation.statistics import Summary as Summary
+from sensorium.evaluation.statistics import paired_difference as paired_difference
+from sensorium.evaluation.statistics import summarise as summarise

@@ -1,0 +1,100 @@
+"""Policy x world x perturbation x seeds -> scores."""
+
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from sensorium.envs import make
+from sensorium.errors import ConfigError
+from sensorium.evaluation.statistics import Summary, summarise
+from sensorium.perturbations import Identity, Perturbation
+from sensorium.policies import Policy
+from sensorium.rollout import run_episodes
+from sensorium.types import Key
+
+_EVALUATION = 0x5C0  # keeps these seeds apart from those of training and of choosing the best
+
+
+@dataclasses.dataclass(frozen=True)
+class Scores:
+    """The returns of one agent under one perturbation, and what they amount to."""
+
+    agent: str
+    env: str
+    perturbation: str
+    episodes: int
+    seed: int
+    summary: Summary
+    returns: Float[np.ndarray, " episodes"]
+    seconds: float
+    env_steps_per_second: float
+
+    def to_json(self) -> dict[str, Any]:
+        """One flat dictionary, as `--json` prints it."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        summary = dataclasses.asdict(fields.pop("summary"))
+        returns = [round(float(value), 3) for value in fields.pop("returns")]
+        tail = {name: fields.pop(name) for name in ("seconds", "env_steps_per_second")}
+        return {**fields, **summary, "returns": returns, **tail}
+
+
+def evaluation_keys(seed: int, episodes: int) -> Key:
+    """Keys of the episodes of an evaluation; never those of a training run.
+
+    Episode `i` of a seed is the same start whatever the number of episodes and the perturbation, so that
+    scores can be compared in pairs.
+    """
+    if episodes < 1:
+        raise ConfigError(f"An evaluation needs at least 1 episode, got {episodes}.")
+    key = jax.random.fold_in(jax.random.key(seed), _EVALUATION)
+    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, np.arange(episodes))
+
+
+def evaluate(
+    policy: Policy,
+    env: str,
+    perturbation: Perturbation | None = None,
+    *,
+    episodes: int = 1000,
+    seed: int = 0,
+    name: str = "",
+) -> Scores:
+    """Score an agent.
+
+    Args:
+        policy: The agent.
+        env: A world of `sensorium.envs.make`.
+        perturbation: What happens to its senses; the agent's code is scaled as it asks.
+        episodes: How many, each from a start of its own.
+        seed: Decides the starts and all noise.
+        name: What to call the agent in tables.
+
+    Returns:
+        The scores with all returns.
+
+    Raises:
+        UnknownNameError: There is no such world.
+        ConfigError: No episodes, or the policy cannot work with that many channels.
+    """
+    perturbation = perturbation or Identity()
+    world = make(env, perturbation)
+    policy = policy.with_code_scale(perturbation.code_scale)
+    keys = evaluation_keys(seed, episodes)
+    started = time.perf_counter()
+    result = jax.tree.map(np.asarray, run_episodes(policy, world, keys))
+    seconds = time.perf_counter() - started
+    return Scores(
+        agent=name or type(policy).__name__,
+        env=env,
+        perturbation=str(perturbation),
+        episodes=episodes,
+        seed=seed,
+        summary=summarise(result.total, world.solved_return),
+        returns=result.total,
+        seconds=seconds,
+        env_steps_per_second=float(result.length.sum()) / seconds,
+    )

@@ -1,0 +1,136 @@
+"""What a shuffle in mid-episode costs, step by step.
+
+Sensors are put in a new order at one step while every place keeps its memory. Compared with the same
+episode left alone, the code is wrong at first and recovers as the LSTMs find out what they now hear.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.envs import Environment, Perturbed
+from sensorium.errors import ConfigError
+from sensorium.perturbations import Perturbation
+from sensorium.policies import Policy
+from sensorium.rollout import run_episodes
+from sensorium.types import Key, Observation, Order
+
+
+class _Waiting(NamedTuple):
+    order: Order
+    age: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class ShuffleOnce(Perturbation):
+    """The natural order until step `at`, a random one from then on."""
+
+    at: int
+
+    def num_channels(self, num_sensors: int) -> int:
+        """All of them."""
+        return num_sensors
+
+    def init(self, key: Key, num_sensors: int) -> _Waiting:
+        """The order to come; never the natural one, which would be no shuffle."""
+        shift = jax.random.randint(key, (), 1, num_sensors)
+        order = jax.random.permutation(jax.random.fold_in(key, 1), num_sensors)
+        rolled = (jnp.arange(num_sensors) + shift) % num_sensors
+        is_natural = jnp.all(order == jnp.arange(num_sensors))
+        return _Waiting(jnp.where(is_natural, rolled, order), jnp.zeros((), jnp.int32))
+
+    def apply(self, key: Key, state: _Waiting, observation: Observation) -> tuple[Array, _Waiting]:
+        """Use the new order once it is time."""
+        del key
+        natural = jnp.arange(observation.shape[0])
+        order = jnp.where(state.age >= self.at, state.order, natural)
+        return observation[order], state._replace(age=state.age + 1)
+
+    def __str__(self) -> str:
+        return f"shuffled at step {self.at}"
+
+
+class Recovery(NamedTuple):
+    """Mean reward a step, over the episodes in which the agent was doing well at the shuffle."""
+
+    undisturbed: Float[Array, " T"]
+    shuffled: Float[Array, " T"]
+    code_distance: Float[Array, " T"]
+    """RMS distance between the code and the one that memories moved along would have given."""
+    episodes: int
+    """How many episodes the means are over."""
+
+
+def recovery_curve(policy: Policy, world: Environment, keys: Key, at: int = 500) -> Recovery:
+    """Shuffle once at step `at`, and compare with the same episodes left alone.
+
+    Args:
+        policy: The agent.
+        world: An unperturbed world.
+        keys: One for each episode.
+        at: The step of the shuffle.
+
+    Returns:
+        Curves over all steps, of the episodes with a mean reward of at least 0.7 over the 50 steps
+        before the shuffle: those that are lost from the start would only blur them.
+
+    Raises:
+        ConfigError: `at` is outside of an episode, or in no episode was the agent doing well.
+    """
+    if not 50 <= at < world.max_steps:
+        raise ConfigError(
+            f"The shuffle must come between steps 50 and {world.max_steps - 1}, got {at}."
+        )
+    plain = run_episodes(policy, world, keys).rewards
+    shuffled = run_episodes(policy, Perturbed(world, ShuffleOnce(at)), keys).rewards
+    well = jnp.mean(plain[:, at - 50 : at], axis=1) >= 0.7
+    if not bool(jnp.any(well)):
+        raise ConfigError(
+            f"In none of {len(keys)} episodes was the agent doing well at step {at}; "
+            "recovery can only be measured of a trained agent."
+        )
+    distances = _code_distances(policy, world, keys, at)
+    return Recovery(
+        undisturbed=jnp.mean(plain[well], axis=0),
+        shuffled=jnp.mean(shuffled[well], axis=0),
+        code_distance=jnp.sqrt(jnp.mean(distances[well], axis=0)),
+        episodes=int(jnp.sum(well)),
+    )
+
+
+@eqx.filter_jit
+def _code_distances(policy: Policy, world: Environment, keys: Key, at: int) -> Float[Array, "R T"]:
+    """Squared distance of codes on the same readings, memories left behind or moved along."""
+
+    def one(key: Key) -> Float[Array, " T"]:
+        key_reset, key_steps = jax.random.split(key)
+        params = world.default_params
+        observation, state = world.reset_env(key_reset, params)
+        order = ShuffleOnce(at).init(key_reset, world.num_sensors).order
+        carry = policy.initial_carry(world.num_sensors)
+
+        def step(now: tuple, time: Array) -> tuple[tuple, Array]:
+            observation, state, carry, moved = now
+            shown = jnp.where(time >= at, observation[order], observation)
+            moved = jax.tree.map(
+                lambda kept, along: jnp.where(time == at, along, kept),
+                moved,
+                policy.reordered(moved, order),
+            )
+            # The undisturbed agent drives, so both hear the same readings
+            action, moved, trace_moved = policy.step(shown, moved)
+            _, carry, trace = policy.step(shown, carry)
+            observation, state, *_ = world.advance(
+                jax.random.fold_in(key_steps, time), state, action, params
+            )
+            distance = jnp.mean((trace.code - trace_moved.code) ** 2)
+            return (observation, state, carry, moved), distance
+
+        start = (observation, state, carry, carry)
+        return jax.lax.scan(step, start, jnp.arange(world.max_steps))[1]
+
+    return jax.vmap(one)(keys)

@@ -1,0 +1,81 @@
+"""Returns of many episodes as a distribution: a mean alone hides that CartPole's is bimodal."""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from sensorium.errors import ConfigError
+
+Interval = tuple[float, float]
+"""Lower and upper end of a 95% bootstrap interval."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What a table says of a set of returns."""
+
+    mean: float
+    """Mean return."""
+    std: float
+    """Standard deviation over episodes."""
+    iqm: float
+    """Interquartile mean: the mean of the middle half."""
+    ci95: Interval
+    """Bootstrap interval of the mean."""
+    iqm_ci95: Interval
+    """Bootstrap interval of the interquartile mean."""
+    solved: float
+    """Share of the episodes that reached the world's `solved_return`."""
+
+
+def summarise(returns: Float[np.ndarray, " episodes"], solved_return: float) -> Summary:
+    """Describe returns; intervals are percentile bootstraps of 2,000 resamples, seeded.
+
+    Args:
+        returns: One number for each episode.
+        solved_return: From which return on an episode is solved.
+
+    Raises:
+        ConfigError: There are no returns.
+    """
+    returns = np.asarray(returns, np.float64)
+    if returns.size == 0:
+        raise ConfigError("There must be at least one episode to score.")
+    return Summary(
+        mean=float(returns.mean()),
+        std=float(returns.std()),
+        iqm=float(interquartile_mean(returns)),
+        ci95=bootstrap_interval(returns, np.mean),
+        iqm_ci95=bootstrap_interval(returns, interquartile_mean),
+        solved=float(np.mean(returns >= solved_return)),
+    )
+
+
+def interquartile_mean(returns: np.ndarray, axis: int = -1) -> np.ndarray:
+    """Mean without the lowest and the highest quarter."""
+    return stats.trim_mean(returns, 0.25, axis=axis)
+
+
+def bootstrap_interval(
+    returns: Float[np.ndarray, " episodes"], statistic: Callable[..., np.ndarray]
+) -> Interval:
+    """95% percentile bootstrap interval of `statistic(returns, axis)`."""
+    if np.ptp(returns) == 0:  # one episode, or all alike: nothing to resample
+        value = float(statistic(returns, axis=-1))
+        return value, value
+    result = stats.bootstrap(
+        (returns,), statistic, n_resamples=2000, batch=500, method="percentile", rng=0
+    )
+    low, high = result.confidence_interval
+    return float(low), float(high)
+
+
+def paired_difference(
+    after: Float[np.ndarray, " episodes"], before: Float[np.ndarray, " episodes"]
+) -> tuple[float, Interval]:
+    """Mean of `after - before` over the same seeds, and its bootstrap interval."""
+    difference = np.asarray(after, np.float64) - np.asarray(before, np.float64)
+    return float(difference.mean()), bootstrap_interval(difference, np.mean)

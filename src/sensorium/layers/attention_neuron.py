@@ -1,0 +1,203 @@
+"""AttentionNeuron for scalar sensors (AN section 3.1, eq. 1 to 4).
+
+Each sensor feeds its reading and the previous action to a small LSTM of its own, all with the same
+weights; attention with fixed queries pools what they say into a code of fixed length M:
+
+    K = LSTM([oᵢ, a]) W_k,    Q = table W_q,    m = tanh(tanh(Q Kᵀ / √D) o)
+
+The code is a sum over sensors, so it depends neither on their order nor on their number.
+
+| here | paper |
+|---|---|
+| `num_queries` | M |
+| sensors | N |
+| `message_size` | d_k, the width of queries and keys |
+| `query_weight`, `key_weight` | W_q, W_k |
+
+Departures: none in the plain layer. `nonlinear_keys` adds the switch of NLA; `code_scale` is the factor
+by which the paper scales the code of doubled sensors (0.5 for two copies); `block_size` bounds memory.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.errors import ConfigError
+from sensorium.layers.blockwise import sum_over_blocks
+from sensorium.layers.nonlinear_keys import NonlinearKeys, PublishedNonlinearKeys
+from sensorium.layers.positional import positional_table
+from sensorium.layers.sensor_lstm import SensorLSTM, SensorMemory
+from sensorium.types import Action, Attention, Code, Key, Observation
+
+
+class Pooled(NamedTuple):
+    """What a pooling layer returns: the code, the sensors' new memory, and who was listened to."""
+
+    code: Code
+    memory: SensorMemory
+    attention: Attention
+
+
+def attend(
+    queries: Float[Array, "M D"], keys: Float[Array, "N D"], scale: bool
+) -> Attention:
+    """Attention weights `tanh(Q Kᵀ)`, divided by √D inside the tanh if `scale` (AN eq. 3)."""
+    scores = queries @ keys.T
+    return jnp.tanh(scores / keys.shape[-1] ** 0.5 if scale else scores)
+
+
+class AttentionNeuron(eqx.Module):
+    """Permutation-invariant layer from any number of scalar sensors to a code.
+
+    **Guarantee**: reordering the sensors together with their memory leaves the code unchanged up to
+    rounding. Reordering the readings but not the memory does not; the code then recovers as the
+    LSTMs find out what they now hear.
+    """
+
+    lstm: SensorLSTM
+    query_weight: Float[Array, "D E"]
+    query_bias: Float[Array, " D"] | None
+    key_weight: Float[Array, "D H"]
+    key_bias: Float[Array, " D"] | None
+    nonlinear_keys: NonlinearKeys | None
+    num_queries: int = eqx.field(static=True)
+    scale: bool = eqx.field(static=True)
+    block_size: int | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        num_actions: int,
+        *,
+        num_queries: int = 16,
+        hidden_size: int = 8,
+        message_size: int = 32,
+        position_size: int = 8,
+        bias: bool = False,
+        scale: bool = False,
+        nonlinear_keys: NonlinearKeys | None = None,
+        block_size: int | None = None,
+        key: Key,
+    ):
+        """Draw a layer with random weights.
+
+        Args:
+            num_actions: A, the length of the previous action that is fed back.
+            num_queries: M, the length of the code.
+            hidden_size: H, units of the LSTM of each sensor.
+            message_size: D, width of queries and keys.
+            position_size: E, width of the positional table.
+            bias: Whether the query and key projections have biases.
+            scale: Whether scores are divided by √D.
+            nonlinear_keys: A nonlinear map of the keys (NLA), or None for the plain layer.
+            block_size: Process sensors in blocks of this many, to bound memory; None for all at once.
+            key: Random key.
+
+        Raises:
+            ConfigError: A size is not positive, or a block size does not go with keys as published.
+        """
+        sizes = dict(
+            num_actions=num_actions,
+            num_queries=num_queries,
+            hidden_size=hidden_size,
+            message_size=message_size,
+            position_size=position_size,
+        )
+        for name, size in sizes.items():
+            if size < 1:
+                raise ConfigError(f"AttentionNeuron needs {name} of at least 1, got {size}.")
+        if block_size is not None and isinstance(nonlinear_keys, PublishedNonlinearKeys):
+            raise ConfigError(
+                "Nonlinear keys as published give every place a summary of its own and cannot be "
+                "computed in blocks; use the invariant form."
+            )
+        key_lstm, key_query, key_key = jax.random.split(key, 3)
+        self.lstm = SensorLSTM(num_actions, hidden_size, key=key_lstm)
+        self.query_weight = (
+            jax.random.normal(key_query, (message_size, position_size)) / position_size**0.5
+        )
+        self.query_bias = jnp.zeros(message_size) if bias else None
+        self.key_weight = (
+            jax.random.normal(key_key, (message_size, hidden_size)) / hidden_size**0.5
+        )
+        self.key_bias = jnp.zeros(message_size) if bias else None
+        self.nonlinear_keys = nonlinear_keys
+        self.num_queries = num_queries
+        self.scale = scale
+        self.block_size = block_size
+
+    def initial_memory(self, num_sensors: int) -> SensorMemory:
+        """Blank memory for `num_sensors` sensors."""
+        return self.lstm.initial_memory(num_sensors)
+
+    def queries(self) -> Float[Array, "M D"]:
+        """The M queries: positional table times W_q."""
+        table = positional_table(self.num_queries, self.query_weight.shape[1])
+        queries = table @ self.query_weight.T  # AN eq. 1
+        return queries if self.query_bias is None else queries + self.query_bias[None, :]
+
+    def keys(self, hidden: Float[Array, "N H"]) -> Float[Array, "N D"]:
+        """The keys before any nonlinear map: what the LSTMs say, times W_k."""
+        keys = hidden @ self.key_weight.T  # AN eq. 2
+        return keys if self.key_bias is None else keys + self.key_bias[None, :]
+
+    def attention(self, hidden: Float[Array, "N H"]) -> Attention:
+        """Attention weights of every query to every sensor."""
+        queries, keys = self.queries(), self.keys(hidden)
+        if self.nonlinear_keys is not None:
+            keys = self.nonlinear_keys(queries, keys)
+        return attend(queries, keys, self.scale)
+
+    def __call__(
+        self,
+        observation: Observation,
+        previous_action: Action,
+        memory: SensorMemory,
+        code_scale: float = 1.0,
+    ) -> Pooled:
+        """One step of the layer.
+
+        Args:
+            observation: Readings of N sensors in any order.
+            previous_action: The action of the step before, zero at the start.
+            memory: From `initial_memory`, or from the step before.
+            code_scale: Factor on the sum over sensors, before the tanh.
+
+        Returns:
+            The code (M), the new memory, and the attention weights (M x N).
+        """
+        memory = self.lstm(observation, previous_action, memory)
+        attention = self.attention(memory.hidden)
+        code = jnp.tanh(code_scale * (attention @ observation))  # AN eq. 4
+        return Pooled(code, memory, attention)
+
+    def code(
+        self,
+        observation: Observation,
+        previous_action: Action,
+        memory: SensorMemory,
+        code_scale: float = 1.0,
+    ) -> tuple[Code, SensorMemory]:
+        """The same step without the attention matrix, in blocks of `block_size` sensors.
+
+        Time is linear in N; beyond inputs and memories, only one block at a time is held.
+
+        Args:
+            observation: Readings of N sensors in any order.
+            previous_action: The action of the step before.
+            memory: From `initial_memory`, or from the step before.
+            code_scale: Factor on the sum over sensors, before the tanh.
+
+        Returns:
+            The code (M) and the new memory.
+        """
+
+        def step(inputs: tuple[Observation, SensorMemory]) -> tuple[Code, SensorMemory]:
+            readings, block_memory = inputs
+            block_memory = self.lstm(readings, previous_action, block_memory)
+            return self.attention(block_memory.hidden) @ readings, block_memory
+
+        total, memory = sum_over_blocks(step, (observation, memory), self.block_size)
+        return jnp.tanh(code_scale * total), memory

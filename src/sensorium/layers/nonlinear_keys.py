@@ -1,0 +1,93 @@
+"""Nonlinear attention (NLA): a nonlinear map of the keys, in two forms.
+
+The map is `K' = K² + 2K + q |1 + K|`, elementwise on the N x D keys, with `q` made from the queries by
+one learned linear map (NLA eq. 7). The forms differ in that map:
+
+- `PublishedNonlinearKeys` maps the M query rows to one row for each of the N sensors. This is the only
+  reading that meets the published parameter counts (M·N + N more than the plain layer: 85 for CartPole,
+  924 for Ant). It ties the layer to a fixed N, and to the order of the sensors: row `i` of `q` belongs to
+  whatever arrives in place `i`, so the layer is *not* permutation-invariant.
+- `InvariantNonlinearKeys` makes one row from the M query rows and shares it among all sensors (M + 1
+  parameters). It works with any N and keeps the invariance of the plain layer. It is ours.
+"""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.errors import ConfigError, ObservationError
+from sensorium.types import Key
+
+
+def nonlinear_map(
+    keys: Float[Array, "N D"], summary: Float[Array, "#N D"]
+) -> Float[Array, "N D"]:
+    """`K² + 2K + q |1 + K|`, elementwise.
+
+    Args:
+        keys: What the sensors offer, one row each.
+        summary: `q`, one row for each sensor or one for all.
+
+    Returns:
+        The mapped keys.
+    """
+    return keys**2 + 2 * keys + summary * jnp.abs(1 + keys)  # NLA eq. 7
+
+
+class NonlinearKeys(eqx.Module):
+    """A map of the keys, given the queries."""
+
+    @abc.abstractmethod
+    def __call__(
+        self, queries: Float[Array, "M D"], keys: Float[Array, "N D"]
+    ) -> Float[Array, "N D"]:
+        """Map the keys of all sensors."""
+
+
+class PublishedNonlinearKeys(NonlinearKeys):
+    """NLA as published: a summary of its own for every place; fixed N, order matters."""
+
+    weight: Float[Array, "N M"]
+    bias: Float[Array, " N"]
+
+    def __init__(self, num_queries: int, num_sensors: int, *, key: Key):
+        """Draw the linear map from `num_queries` query rows to `num_sensors` sensors."""
+        if num_sensors < 1:
+            raise ConfigError(
+                "Nonlinear keys as published need the number of sensors when they are built; "
+                f"got num_sensors={num_sensors}."
+            )
+        self.weight = jax.random.normal(key, (num_sensors, num_queries)) / num_queries
+        self.bias = jnp.zeros(num_sensors)
+
+    def __call__(
+        self, queries: Float[Array, "M D"], keys: Float[Array, "N D"]
+    ) -> Float[Array, "N D"]:
+        """Map the keys; raises ObservationError if N is not the one the layer was built for."""
+        if keys.shape[0] != self.weight.shape[0]:
+            raise ObservationError(
+                f"Nonlinear keys as published are tied to {self.weight.shape[0]} sensors but got "
+                f"{keys.shape[0]}; the invariant form takes any number."
+            )
+        return nonlinear_map(keys, self.weight @ queries + self.bias[:, None])
+
+
+class InvariantNonlinearKeys(NonlinearKeys):
+    """Nonlinear keys with one summary of the queries for all sensors; any N, any order."""
+
+    weight: Float[Array, " M"]
+    bias: Float[Array, ""]
+
+    def __init__(self, num_queries: int, *, key: Key):
+        """Draw the linear map from `num_queries` query rows to one."""
+        self.weight = jax.random.normal(key, (num_queries,)) / num_queries
+        self.bias = jnp.zeros(())
+
+    def __call__(
+        self, queries: Float[Array, "M D"], keys: Float[Array, "N D"]
+    ) -> Float[Array, "N D"]:
+        """Map the keys of any number of sensors."""
+        return nonlinear_map(keys, (self.weight @ queries + self.bias)[None, :])

@@ -1,0 +1,148 @@
+"""The two usual ways to pool a set, as baselines for AttentionNeuron: Deep Sets and Set Transformer.
+
+Both give each sensor the same LSTM as AttentionNeuron and differ only in how the set is pooled, so that a
+comparison at equal size compares the pooling. A sensor's features are its LSTM output and its reading.
+
+- Deep Sets (Zaheer et al. 2017, theorem 2): `m = tanh(W Σᵢ tanh(V [hᵢ, oᵢ]))`.
+- Set Transformer (Lee et al. 2019, PMA, eq. 11): learned seeds attend to the sensors with a softmax in
+  several heads; what they gather is concatenated and mapped to the code. Left out: the layer norms and
+  the feed-forward block after the attention, which would double the parameters.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.errors import ConfigError
+from sensorium.layers.attention_neuron import Pooled
+from sensorium.layers.sensor_lstm import SensorLSTM, SensorMemory
+from sensorium.types import Action, Key, Observation
+
+
+def _features(hidden: Float[Array, "N H"], observation: Observation) -> Float[Array, "N H+1"]:
+    return jnp.concatenate([hidden, observation[:, None]], axis=-1)
+
+
+def _linear(key: Key, num_outputs: int, num_inputs: int) -> Float[Array, "outputs inputs"]:
+    return jax.random.normal(key, (num_outputs, num_inputs)) / num_inputs**0.5
+
+
+class DeepSets(eqx.Module):
+    """Sum of what a small network says of each sensor, then one layer."""
+
+    lstm: SensorLSTM
+    sensor_weight: Float[Array, "D H+1"]
+    sensor_bias: Float[Array, " D"]
+    code_weight: Float[Array, "M D"]
+    code_bias: Float[Array, " M"]
+
+    def __init__(
+        self,
+        num_actions: int,
+        *,
+        code_size: int = 11,
+        hidden_size: int = 8,
+        message_size: int = 24,
+        key: Key,
+    ):
+        """Draw a layer: M = `code_size`, H = `hidden_size`, D = `message_size`."""
+        key_lstm, key_sensor, key_code = jax.random.split(key, 3)
+        self.lstm = SensorLSTM(num_actions, hidden_size, key=key_lstm)
+        self.sensor_weight = _linear(key_sensor, message_size, hidden_size + 1)
+        self.sensor_bias = jnp.zeros(message_size)
+        self.code_weight = _linear(key_code, code_size, message_size)
+        self.code_bias = jnp.zeros(code_size)
+
+    def initial_memory(self, num_sensors: int) -> SensorMemory:
+        """Blank memory for `num_sensors` sensors."""
+        return self.lstm.initial_memory(num_sensors)
+
+    def __call__(
+        self,
+        observation: Observation,
+        previous_action: Action,
+        memory: SensorMemory,
+        code_scale: float = 1.0,
+    ) -> Pooled:
+        """One step; as `AttentionNeuron.__call__`, with equal attention to every sensor."""
+        memory = self.lstm(observation, previous_action, memory)
+        features = _features(memory.hidden, observation)
+        messages = jnp.tanh(features @ self.sensor_weight.T + self.sensor_bias[None, :])
+        total = code_scale * jnp.sum(messages, axis=0)
+        code = jnp.tanh(self.code_weight @ total + self.code_bias)
+        return Pooled(code, memory, jnp.ones((1, observation.shape[0]), code.dtype))
+
+
+class SetTransformer(eqx.Module):
+    """Pooling by multihead attention from learned seeds, then one layer."""
+
+    lstm: SensorLSTM
+    seeds: Float[Array, "S D"]
+    key_weight: Float[Array, "D H+1"]
+    value_weight: Float[Array, "D H+1"]
+    code_weight: Float[Array, "M S*D"]
+    code_bias: Float[Array, " M"]
+    num_heads: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        num_actions: int,
+        *,
+        code_size: int = 11,
+        hidden_size: int = 8,
+        message_size: int = 12,
+        num_seeds: int = 2,
+        num_heads: int = 4,
+        key: Key,
+    ):
+        """Draw a layer: M = `code_size`, H = `hidden_size`, D = `message_size`, S = `num_seeds`.
+
+        Raises:
+            ConfigError: `num_heads` does not divide `message_size`.
+        """
+        if message_size % num_heads:
+            raise ConfigError(
+                f"SetTransformer needs num_heads to divide message_size, "
+                f"got {num_heads} and {message_size}."
+            )
+        key_lstm, key_seeds, key_key, key_value, key_code = jax.random.split(key, 5)
+        self.lstm = SensorLSTM(num_actions, hidden_size, key=key_lstm)
+        self.seeds = jax.random.normal(key_seeds, (num_seeds, message_size))
+        self.key_weight = _linear(key_key, message_size, hidden_size + 1)
+        self.value_weight = _linear(key_value, message_size, hidden_size + 1)
+        self.code_weight = _linear(key_code, code_size, num_seeds * message_size)
+        self.code_bias = jnp.zeros(code_size)
+        self.num_heads = num_heads
+
+    def initial_memory(self, num_sensors: int) -> SensorMemory:
+        """Blank memory for `num_sensors` sensors."""
+        return self.lstm.initial_memory(num_sensors)
+
+    def __call__(
+        self,
+        observation: Observation,
+        previous_action: Action,
+        memory: SensorMemory,
+        code_scale: float = 1.0,
+    ) -> Pooled:
+        """One step; attention has one row for each seed and head.
+
+        `code_scale` has no effect: a softmax does not grow with the number of sensors.
+        """
+        del code_scale
+        memory = self.lstm(observation, previous_action, memory)
+        features = _features(memory.hidden, observation)
+        num_seeds, message_size = self.seeds.shape
+        head_size = message_size // self.num_heads
+
+        def heads(rows: Float[Array, "rows D"]) -> Float[Array, "rows heads D//heads"]:
+            return rows.reshape(rows.shape[0], self.num_heads, head_size)
+
+        scores = jnp.einsum(
+            "shd,nhd->shn", heads(self.seeds), heads(features @ self.key_weight.T)
+        )
+        attention = jax.nn.softmax(scores / head_size**0.5, axis=-1)
+        gathered = jnp.einsum("shn,nhd->shd", attention, heads(features @ self.value_weight.T))
+        code = jnp.tanh(self.code_weight @ gathered.reshape(-1) + self.code_bias)
+        return Pooled(code, memory, attention.reshape(num_seeds * self.num_heads, -1))

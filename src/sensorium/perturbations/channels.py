@@ -1,0 +1,116 @@
+"""More sensors or fewer: copies, noise, and sensors that are gone."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from sensorium.errors import ConfigError
+from sensorium.perturbations.perturbation import Perturbation
+from sensorium.types import Key, Observation, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Duplicate(Perturbation):
+    """Every sensor `copies` times.
+
+    An agent that sums over its sensors then hears everything that often, so the paper scales the sum by
+    0.5 for two copies (AN section 4.1); `code_scale` says so, and evaluation applies it.
+    """
+
+    copies: int = 2
+
+    def __post_init__(self) -> None:
+        if self.copies < 1:
+            raise ConfigError(f"Duplicate needs at least 1 copy, got {self.copies}.")
+
+    @property
+    def code_scale(self) -> float:
+        """One over the number of copies."""
+        return 1.0 / self.copies
+
+    def num_channels(self, num_sensors: int) -> int:
+        """That many times as many."""
+        return num_sensors * self.copies
+
+    def init(self, key: Key, num_sensors: int) -> PyTree:
+        """No state."""
+        del key, num_sensors
+        return ()
+
+    def apply(self, key: Key, state: PyTree, observation: Observation) -> tuple[Array, PyTree]:
+        """Repeat the whole observation."""
+        del key
+        return jnp.tile(observation, self.copies), state
+
+    def __str__(self) -> str:
+        return "doubled" if self.copies == 2 else f"{self.copies} copies"
+
+
+@dataclasses.dataclass(frozen=True)
+class NoiseChannels(Perturbation):
+    """`count` more channels of Gaussian noise, drawn anew every step (AN section 4.1: 5 of 0.1)."""
+
+    count: int = 5
+    sigma: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.count < 0 or not self.sigma >= 0:
+            raise ConfigError(
+                "NoiseChannels needs a count and a sigma of at least 0, "
+                f"got {self.count} and {self.sigma}."
+            )
+
+    def num_channels(self, num_sensors: int) -> int:
+        """`count` more."""
+        return num_sensors + self.count
+
+    def init(self, key: Key, num_sensors: int) -> PyTree:
+        """No state."""
+        del key, num_sensors
+        return ()
+
+    def apply(self, key: Key, state: PyTree, observation: Observation) -> tuple[Array, PyTree]:
+        """Append the noise."""
+        noise = self.sigma * jax.random.normal(key, (self.count,), observation.dtype)
+        return jnp.concatenate([observation, noise]), state
+
+    def __str__(self) -> str:
+        sigma = "" if self.sigma == 0.1 else f" of sigma {self.sigma:g}"
+        return f"+{self.count} noise channels{sigma}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Drop(Perturbation):
+    """`count` sensors are missing, others each episode; the rest keep their order."""
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise ConfigError(f"Drop needs a count of at least 0, got {self.count}.")
+
+    def num_channels(self, num_sensors: int) -> int:
+        """`count` fewer; raises ConfigError if none would be left."""
+        if self.count >= num_sensors:
+            raise ConfigError(
+                f"Dropping {self.count} of {num_sensors} sensors would leave none; "
+                f"drop at most {num_sensors - 1}."
+            )
+        return num_sensors - self.count
+
+    def init(self, key: Key, num_sensors: int) -> Int[Array, " kept"]:
+        """The sensors that are left."""
+        kept = self.num_channels(num_sensors)
+        return jnp.sort(jax.random.permutation(key, num_sensors)[:kept])
+
+    def apply(
+        self, key: Key, state: Int[Array, " kept"], observation: Observation
+    ) -> tuple[Array, Int[Array, " kept"]]:
+        """Keep those."""
+        del key
+        return observation[state], state
+
+    def __str__(self) -> str:
+        return f"{self.count} dropped"

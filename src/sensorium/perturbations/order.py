@@ -1,0 +1,77 @@
+"""Sensors that arrive in another order."""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from sensorium.errors import ConfigError
+from sensorium.perturbations.perturbation import Perturbation
+from sensorium.types import Key, Observation, Order
+
+
+@dataclasses.dataclass(frozen=True)
+class Shuffle(Perturbation):
+    """A random order, drawn at the start of each episode."""
+
+    def num_channels(self, num_sensors: int) -> int:
+        """All of them."""
+        return num_sensors
+
+    def init(self, key: Key, num_sensors: int) -> Order:
+        """The order of this episode."""
+        return jax.random.permutation(key, num_sensors)
+
+    def apply(self, key: Key, state: Order, observation: Observation) -> tuple[Array, Order]:
+        """Put the sensors in that order."""
+        del key
+        return observation[state], state
+
+    def __str__(self) -> str:
+        return "shuffled"
+
+
+class ReshuffleState(NamedTuple):
+    """The order now, and for how many steps it has held."""
+
+    order: Order
+    age: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Reshuffle(Perturbation):
+    """A new random order every `every` steps, in mid-episode.
+
+    Only the readings move: whatever an agent remembers of a place is then about another sensor.
+    """
+
+    every: int = 25
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ConfigError(f"Reshuffle needs every of at least 1 step, got {self.every}.")
+
+    def num_channels(self, num_sensors: int) -> int:
+        """All of them."""
+        return num_sensors
+
+    def init(self, key: Key, num_sensors: int) -> ReshuffleState:
+        """The first order."""
+        return ReshuffleState(jax.random.permutation(key, num_sensors), jnp.zeros((), jnp.int32))
+
+    def apply(
+        self, key: Key, state: ReshuffleState, observation: Observation
+    ) -> tuple[Array, ReshuffleState]:
+        """Draw a new order if the present one is `every` steps old, and use it."""
+        expired = state.age == self.every
+        fresh = jax.random.permutation(key, state.order.shape[0])
+        order = jnp.where(expired, fresh, state.order)
+        age = jnp.where(expired, 0, state.age) + 1
+        return observation[order], ReshuffleState(order, age)
+
+    def __str__(self) -> str:
+        return f"reshuffled every {self.every}"
+
+

@@ -1,0 +1,27 @@
+"""Agents, each a composition of few parts.
+
+| agent | senses | acts by |
+|---|---|---|
+| AttentionNeuron | AttentionNeuron layer, any number of sensors in any order | linear or small tanh network on the code |
+| Deep Sets, Set Transformer | the same LSTM in each sensor, another pooling | the same |
+| feed-forward | fixed places | small tanh network on the readings |
+"""
+
+from sensorium.policies.controller import Controller as Controller
+from sensorium.policies.feed_forward import FeedForwardConfig as FeedForwardConfig
+from sensorium.policies.feed_forward import FeedForwardPolicy as FeedForwardPolicy
+from sensorium.policies.flat import from_vector as from_vector
+from sensorium.policies.flat import num_parameters as num_parameters
+from sensorium.policies.flat import to_vector as to_vector
+from sensorium.policies.policy import Policy as Policy
+from sensorium.policies.policy import Trace as Trace
+from sensorium.policies.policy import check_policy as check_policy
+from sensorium.policies.sensory import AttentionNeuronConfig as AttentionNeuronConfig
+from sensorium.policies.sensory import DeepSetsConfig as DeepSetsConfig
+from sensorium.policies.sensory import KeyMap as KeyMap
+from sensorium.policies.sensory import SensoryCarry as SensoryCarry
+from sensorium.policies.sensory import SensoryPolicy as SensoryPolicy
+from sensorium.policies.sensory import SetTransformerConfig as SetTransformerConfig
+
+PolicyConfig = AttentionNeuronConfig | DeepSetsConfig | SetTransformerConfig | FeedForwardConfig
+"""Any agent that a recipe can name; `build(num_sensors, num_actions, key)` draws one."""

@@ -1,0 +1,44 @@
+"""The network that turns a code into actions: tanh layers, tanh output."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.types import Action, Key
+
+
+class Linear(eqx.Module):
+    """`weight @ x + bias`, laid out as in PyTorch: weight (out, in), then bias (out)."""
+
+    weight: Float[Array, "outputs inputs"]
+    bias: Float[Array, " outputs"]
+
+    def __init__(self, num_inputs: int, num_outputs: int, *, key: Key):
+        """Draw weights of variance 1/inputs; the bias starts at zero."""
+        self.weight = jax.random.normal(key, (num_outputs, num_inputs)) / num_inputs**0.5
+        self.bias = jnp.zeros(num_outputs)
+
+    def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        """Apply the layer."""
+        return self.weight @ inputs + self.bias
+
+
+class Controller(eqx.Module):
+    """Linear layers with a tanh after each, the last one included, so actions lie in [-1, 1]."""
+
+    layers: tuple[Linear, ...]
+
+    def __init__(self, sizes: tuple[int, ...], *, key: Key):
+        """Draw a network; `sizes` are inputs, hidden layers and outputs."""
+        keys = jax.random.split(key, len(sizes) - 1)
+        self.layers = tuple(
+            Linear(inputs, outputs, key=layer_key)
+            for inputs, outputs, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True)
+        )
+
+    def __call__(self, inputs: Float[Array, " inputs"]) -> Action:
+        """Apply all layers."""
+        for layer in self.layers:
+            inputs = jnp.tanh(layer(inputs))
+        return inputs

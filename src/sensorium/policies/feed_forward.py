@@ -1,0 +1,50 @@
+"""The feed-forward baseline: every sensor has its fixed place, so a shuffle breaks it."""
+
+import dataclasses
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from sensorium.errors import ConfigError
+from sensorium.policies.controller import Controller
+from sensorium.policies.policy import Policy, Trace, check_sensors
+from sensorium.types import Action, Key, Observation
+
+
+class FeedForwardPolicy(Policy):
+    """Inputs divided by fixed scales, tanh layers, tanh output; no memory."""
+
+    controller: Controller
+    input_scales: tuple[float, ...] = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+
+    def initial_carry(self, num_sensors: int) -> tuple[()]:
+        """Nothing; raises ConfigError unless `num_sensors` is the number it was built for."""
+        check_sensors(num_sensors, len(self.input_scales), "A feed-forward agent")
+        return ()
+
+    def step(self, observation: Observation, carry: tuple[()]) -> tuple[Action, tuple[()], Trace]:
+        """Scale and apply the network."""
+        check_sensors(observation.shape[0], len(self.input_scales), "A feed-forward agent")
+        scales = jnp.asarray(self.input_scales, observation.dtype)
+        return self.controller(observation / scales), carry, Trace()
+
+
+@dataclasses.dataclass(frozen=True)
+class FeedForwardConfig:
+    """A feed-forward agent."""
+
+    hidden_sizes: tuple[int, ...] = (16,)
+    """Units of the hidden layers."""
+    input_scales: tuple[float, ...] = ()
+    """What each input is divided by; empty for ones."""
+
+    def build(self, num_sensors: int, num_actions: int, key: Key) -> FeedForwardPolicy:
+        """Draw an agent for exactly `num_sensors` sensors; ConfigError if the scales do not fit."""
+        scales = self.input_scales or (1.0,) * num_sensors
+        if len(scales) != num_sensors:
+            raise ConfigError(
+                f"There are {num_sensors} sensors but {len(scales)} input scales."
+            )
+        sizes = (num_sensors, *self.hidden_sizes, num_actions)
+        return FeedForwardPolicy(Controller(sizes, key=key), scales, num_actions)

@@ -1,0 +1,161 @@
+"""The interface of every agent: memory comes in and goes out, nothing is hidden.
+
+    carry = policy.initial_carry(num_sensors)
+    action, carry = policy(observation, carry)
+
+One agent, one step; batch with `jax.vmap` or `equinox.filter_vmap`.
+"""
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from sensorium.errors import ConfigError, ObservationError
+from jaxtyping import Array
+
+from sensorium.types import Action, Attention, Code, Observation, Order, PyTree
+
+
+class Trace(NamedTuple):
+    """What happened inside a policy in one step; None for what it does not have."""
+
+    code: Code | None = None
+    attention: Attention | None = None
+
+
+class Policy(eqx.Module):
+    """An agent. Parameters are leaves, memory is an explicit carry.
+
+    A new policy implements `initial_carry` and `step`; `check_policy` holds it to the contract.
+    """
+
+    num_actions: eqx.AbstractVar[int]
+
+    @abc.abstractmethod
+    def initial_carry(self, num_sensors: int) -> PyTree:
+        """The memory of an agent that has seen nothing yet.
+
+        Args:
+            num_sensors: N, how many channels each observation will have.
+
+        Raises:
+            ConfigError: The policy cannot work with that many.
+        """
+
+    @abc.abstractmethod
+    def step(self, observation: Observation, carry: PyTree) -> tuple[Action, PyTree, Trace]:
+        """One step without checks, for use inside compiled code.
+
+        Args:
+            observation: N readings, float.
+            carry: From `initial_carry`, or from the step before.
+
+        Returns:
+            Actions in [-1, 1], the new carry, and what happened inside. What is not used costs nothing
+            once compiled.
+        """
+
+    def reordered(self, carry: PyTree, order: Order) -> PyTree:
+        """The carry after its sensors moved: place `i` now holds what `order[i]` held.
+
+        The default suits policies without memory of single sensors.
+        """
+        return carry
+
+    def with_code_scale(self, factor: float) -> "Policy":
+        """The policy with the sum over its sensors multiplied by `factor` (AN section 4.1).
+
+        Used for sensors that are there several times. The default suits policies that do not sum.
+        """
+        return self
+
+    def __call__(self, observation: Observation, carry: PyTree) -> tuple[Action, PyTree]:
+        """One checked step.
+
+        Args:
+            observation: N readings, float and finite.
+            carry: From `initial_carry`, or from the step before.
+
+        Returns:
+            Actions in [-1, 1], and the new carry.
+
+        Raises:
+            ObservationError: Wrong shape or dtype, or (outside of compiled code) NaN or infinity.
+        """
+        observation = check_observation(observation)
+        action, carry, _ = self.step(observation, carry)
+        return action, carry
+
+
+def check_observation(observation: Array) -> Observation:
+    """Return `observation` as float32 of shape (N,), or say what is wrong with it.
+
+    Inside compiled code values are not known yet, so only shape and dtype are checked there.
+
+    Args:
+        observation: What claims to be readings of N sensors.
+
+    Returns:
+        The same readings, float32.
+
+    Raises:
+        ObservationError: It is not a vector of at least one real, finite number.
+    """
+    traced = isinstance(observation, jax.core.Tracer)
+    try:
+        array = observation if traced else jnp.asarray(observation)
+    except (TypeError, ValueError) as error:
+        raise ObservationError(
+            f"An observation must be an array of numbers, got {type(observation).__name__}."
+        ) from error
+    if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
+        raise ObservationError(f"An observation must hold real numbers, got dtype {array.dtype}.")
+    if array.ndim != 1 or array.shape[0] < 1:
+        raise ObservationError(
+            f"An observation must be one vector of N sensors, got shape {array.shape}; "
+            "batch with jax.vmap."
+        )
+    if not traced and not bool(jnp.all(jnp.isfinite(array))):
+        bad = int(jnp.argmin(jnp.isfinite(array)))
+        raise ObservationError(f"Sensor {bad} reads {array[bad]}; observations must be finite.")
+    return array.astype(jnp.float32)
+
+
+def check_sensors(num_sensors: int, expected: int | None = None, why: str = "") -> None:
+    """Raise ConfigError unless `num_sensors` is at least 1 and equals `expected`, if given."""
+    if num_sensors < 1:
+        raise ConfigError(f"An agent needs at least one sensor, got {num_sensors}.")
+    if expected is not None and num_sensors != expected:
+        raise ConfigError(f"{why} takes exactly {expected} sensors, got {num_sensors}.")
+
+
+def check_policy(policy: Policy, num_sensors: int = 5) -> None:
+    """Hold a policy to the contract of this module, on two steps of made-up readings.
+
+    Args:
+        policy: The policy to check.
+        num_sensors: How many channels to try it with.
+
+    Raises:
+        ConfigError: It breaks the contract; the message says which clause.
+    """
+    carry = policy.initial_carry(num_sensors)
+    readings = jnp.linspace(-1.0, 1.0, num_sensors, dtype=jnp.float32)
+    before = jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), carry)
+    action, after = policy(readings, carry)
+    shapes = jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), after)
+    name = type(policy).__name__
+    if shapes != before:
+        raise ConfigError(f"{name} changes the structure, shapes or dtypes of its carry in a step.")
+    if action.shape != (policy.num_actions,):
+        raise ConfigError(
+            f"{name} has {policy.num_actions} actions but returned shape {action.shape}."
+        )
+    if not bool(jnp.all(jnp.abs(action) <= 1)):
+        raise ConfigError(f"{name} returned an action outside of [-1, 1].")
+    again, _ = policy(readings, carry)
+    if not bool(jnp.all(again == action)):
+        raise ConfigError(f"{name} gives two actions for one input: it keeps hidden state.")

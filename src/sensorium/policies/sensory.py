@@ -1,0 +1,164 @@
+"""Agents that pool any number of anonymous sensors into a code, and act on the code.
+
+AttentionNeuron's scalar agents (CartPole, Ant) are this with the AttentionNeuron layer; the Deep Sets
+and Set Transformer baselines are this with theirs.
+"""
+
+import dataclasses
+import enum
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from sensorium.layers import (
+    AttentionNeuron,
+    DeepSets,
+    InvariantNonlinearKeys,
+    PublishedNonlinearKeys,
+    SensorMemory,
+    SetTransformer,
+)
+from sensorium.policies.controller import Controller
+from sensorium.policies.policy import Policy, Trace, check_sensors
+from sensorium.types import Action, Key, Observation, Order
+
+
+class SensoryCarry(NamedTuple):
+    """Memory of every sensor, and the action that they will be told of."""
+
+    memory: SensorMemory
+    previous_action: Action
+
+
+class SensoryPolicy(Policy):
+    """A pooling layer and a controller."""
+
+    layer: AttentionNeuron | DeepSets | SetTransformer
+    controller: Controller
+    num_actions: int = eqx.field(static=True)
+    code_scale: float = eqx.field(static=True, default=1.0)
+
+    def initial_carry(self, num_sensors: int) -> SensoryCarry:
+        """Blank memories and a previous action of zero; raises ConfigError if `num_sensors` < 1."""
+        check_sensors(num_sensors)
+        keys = getattr(self.layer, "nonlinear_keys", None)
+        if isinstance(keys, PublishedNonlinearKeys):
+            check_sensors(num_sensors, keys.weight.shape[0], "NLA as published")
+        return SensoryCarry(self.layer.initial_memory(num_sensors), jnp.zeros(self.num_actions))
+
+    def step(
+        self, observation: Observation, carry: SensoryCarry
+    ) -> tuple[Action, SensoryCarry, Trace]:
+        """Pool, act, remember the action (the tanh output itself is fed back)."""
+        pooled = self.layer(observation, carry.previous_action, carry.memory, self.code_scale)
+        action = self.controller(pooled.code)
+        return action, SensoryCarry(pooled.memory, action), Trace(pooled.code, pooled.attention)
+
+    def reordered(self, carry: SensoryCarry, order: Order) -> SensoryCarry:
+        """Move the memory of each sensor along with it."""
+        return carry._replace(memory=carry.memory.reordered(order))
+
+    def with_code_scale(self, factor: float) -> "SensoryPolicy":
+        """Multiply the sum over sensors by `factor`; no effect on a softmax (Set Transformer)."""
+        return dataclasses.replace(self, code_scale=self.code_scale * factor)
+
+
+class KeyMap(enum.StrEnum):
+    """How the keys of AttentionNeuron are mapped."""
+
+    LINEAR = "linear"
+    """The plain layer."""
+    NLA_PUBLISHED = "nla-published"
+    """Nonlinear attention as published: fixed number and order of sensors."""
+    NLA_INVARIANT = "nla-invariant"
+    """Nonlinear attention with one summary for all sensors: any number, any order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionNeuronConfig:
+    """An AttentionNeuron agent; the defaults are the paper's CartPole agent of 913 parameters."""
+
+    num_queries: int = 16
+    """M, the length of the code."""
+    hidden_size: int = 8
+    """Units of the LSTM that every sensor carries."""
+    message_size: int = 32
+    """Width of queries and keys."""
+    position_size: int = 8
+    """Width of the positional table that makes the queries."""
+    controller_sizes: tuple[int, ...] = ()
+    """Hidden layers between code and action."""
+    bias: bool = False
+    """Biases in the query and key projections."""
+    scale: bool = False
+    """Divide scores by the square root of message_size."""
+    key_map: KeyMap = KeyMap.LINEAR
+    """The NLA switch."""
+    init_scale: float = 1.0
+    """Factor on the random weights that training starts from."""
+
+    def build(self, num_sensors: int, num_actions: int, key: Key) -> SensoryPolicy:
+        """Draw an agent; `num_sensors` matters for nonlinear keys as published only."""
+        key_layer, key_map, key_controller = jax.random.split(key, 3)
+        nonlinear_keys = None
+        if self.key_map == KeyMap.NLA_PUBLISHED:
+            nonlinear_keys = PublishedNonlinearKeys(self.num_queries, num_sensors, key=key_map)
+        elif self.key_map == KeyMap.NLA_INVARIANT:
+            nonlinear_keys = InvariantNonlinearKeys(self.num_queries, key=key_map)
+        layer = AttentionNeuron(
+            num_actions,
+            num_queries=self.num_queries,
+            hidden_size=self.hidden_size,
+            message_size=self.message_size,
+            position_size=self.position_size,
+            bias=self.bias,
+            scale=self.scale,
+            nonlinear_keys=nonlinear_keys,
+            key=key_layer,
+        )
+        sizes = (self.num_queries, *self.controller_sizes, num_actions)
+        return SensoryPolicy(layer, Controller(sizes, key=key_controller), num_actions)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeepSetsConfig:
+    """A Deep Sets agent; the defaults give 911 parameters for one action."""
+
+    code_size: int = 11
+    """Length of the code."""
+    hidden_size: int = 8
+    """Units of the LSTM that every sensor carries."""
+    message_size: int = 24
+    """Width of what is summed over the sensors."""
+
+    def build(self, num_sensors: int, num_actions: int, key: Key) -> SensoryPolicy:
+        """Draw an agent for any number of sensors."""
+        key_layer, key_controller = jax.random.split(key)
+        layer = DeepSets(num_actions, **dataclasses.asdict(self), key=key_layer)
+        controller = Controller((self.code_size, num_actions), key=key_controller)
+        return SensoryPolicy(layer, controller, num_actions)
+
+
+@dataclasses.dataclass(frozen=True)
+class SetTransformerConfig:
+    """A Set Transformer agent; the defaults give 911 parameters for one action."""
+
+    code_size: int = 11
+    """Length of the code."""
+    hidden_size: int = 8
+    """Units of the LSTM that every sensor carries."""
+    message_size: int = 12
+    """Width of keys and values."""
+    num_seeds: int = 2
+    """Learned queries."""
+    num_heads: int = 4
+    """Attention heads of each query."""
+
+    def build(self, num_sensors: int, num_actions: int, key: Key) -> SensoryPolicy:
+        """Draw an agent for any number of sensors."""
+        key_layer, key_controller = jax.random.split(key)
+        layer = SetTransformer(num_actions, **dataclasses.asdict(self), key=key_layer)
+        controller = Controller((self.code_size, num_actions), key=key_controller)
+        return SensoryPolicy(layer, controller, num_actions)

@@ -1,0 +1,43 @@
+"""Shape letters and array aliases shared by every public signature.
+
+The letters used in shape annotations:
+
+| letter | meaning |
+|---|---|
+| `N` | sensors (channels of an observation) |
+| `M` | queries, and so the length of the code |
+| `A` | actions |
+| `H` | hidden units of the LSTM that every sensor carries |
+| `D` | message size, the width of queries and keys |
+| `T` | time steps |
+| `P` | population, one set of parameters each |
+| `R` | rollouts, one episode each |
+"""
+
+from typing import Any
+
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+
+Key = PRNGKeyArray
+"""A JAX random key; each is consumed once."""
+
+Scalar = Float[Array, ""]
+Flag = Bool[Array, ""]
+
+Observation = Float[Array, " N"]
+"""Readings of N scalar sensors, in any order."""
+
+Action = Float[Array, " A"]
+"""What the agent does, in [-1, 1] for every action."""
+
+Code = Float[Array, " M"]
+"""The permutation-invariant summary of the senses."""
+
+Attention = Float[Array, "M N"]
+"""How much each of the M queries listens to each of the N sensors."""
+
+Order = Int[Array, " N"]
+"""`order[i]` is the sensor that arrives in place `i`."""
+
+PyTree = Any
+"""Nested containers of arrays, as JAX understands them."""
