@@ -23,13 +23,13 @@ from sensorium.types import Key
 
 
 def nonlinear_map(
-    keys: Float[Array, "N D"], summary: Float[Array, "#N D"]
-) -> Float[Array, "N D"]:
+    keys: Float[Array, "D N"], summary: Float[Array, "D #N"]
+) -> Float[Array, "D N"]:
     """`K² + 2K + q |1 + K|`, elementwise.
 
     Args:
-        keys: What the sensors offer, one row each.
-        summary: `q`, one row for each sensor or one for all.
+        keys: What the sensors offer, one column each.
+        summary: `q`, one column for each sensor or one for all.
 
     Returns:
         The mapped keys.
@@ -42,8 +42,8 @@ class NonlinearKeys(eqx.Module):
 
     @abc.abstractmethod
     def __call__(
-        self, queries: Float[Array, "M D"], keys: Float[Array, "N D"]
-    ) -> Float[Array, "N D"]:
+        self, queries: Float[Array, "D M"], keys: Float[Array, "D N"]
+    ) -> Float[Array, "D N"]:
         """Map the keys of all sensors."""
 
 
@@ -64,15 +64,15 @@ class PublishedNonlinearKeys(NonlinearKeys):
         self.bias = jnp.zeros(num_sensors)
 
     def __call__(
-        self, queries: Float[Array, "M D"], keys: Float[Array, "N D"]
-    ) -> Float[Array, "N D"]:
+        self, queries: Float[Array, "D M"], keys: Float[Array, "D N"]
+    ) -> Float[Array, "D N"]:
         """Map the keys; raises ObservationError if N is not the one the layer was built for."""
-        if keys.shape[0] != self.weight.shape[0]:
+        if keys.shape[1] != self.weight.shape[0]:
             raise ObservationError(
                 f"Nonlinear keys as published are tied to {self.weight.shape[0]} sensors but got "
-                f"{keys.shape[0]}; the invariant form takes any number."
+                f"{keys.shape[1]}; the invariant form takes any number."
             )
-        return nonlinear_map(keys, self.weight @ queries + self.bias[:, None])
+        return nonlinear_map(keys, queries @ self.weight.T + self.bias[None, :])
 
 
 class InvariantNonlinearKeys(NonlinearKeys):
@@ -87,7 +87,7 @@ class InvariantNonlinearKeys(NonlinearKeys):
         self.bias = jnp.zeros(())
 
     def __call__(
-        self, queries: Float[Array, "M D"], keys: Float[Array, "N D"]
-    ) -> Float[Array, "N D"]:
+        self, queries: Float[Array, "D M"], keys: Float[Array, "D N"]
+    ) -> Float[Array, "D N"]:
         """Map the keys of any number of sensors."""
-        return nonlinear_map(keys, (self.weight @ queries + self.bias)[None, :])
+        return nonlinear_map(keys, (queries @ self.weight + self.bias)[:, None])

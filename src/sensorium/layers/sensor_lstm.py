@@ -3,6 +3,9 @@
 Laid out as PyTorch's LSTMCell, so that the authors' vectors load as they are: gates stacked in the
 order input, forget, cell, output, and two biases, both added. The second bias is redundant but counts
 in the published number of parameters.
+
+Arrays have features first and sensors last, (H, N): with `vmap(..., in_axes=-1, out_axes=-1)` a whole
+batch is then one plain matrix product, and everything else runs over contiguous memory.
 """
 
 from typing import NamedTuple
@@ -18,12 +21,12 @@ from sensorium.types import Action, Key, Observation, Order
 class SensorMemory(NamedTuple):
     """What each of the N sensors remembers."""
 
-    hidden: Float[Array, "N H"]
-    cell: Float[Array, "N H"]
+    hidden: Float[Array, "H N"]
+    cell: Float[Array, "H N"]
 
     def reordered(self, order: Order) -> "SensorMemory":
         """The memory after its sensors moved: place `i` now holds what `order[i]` held."""
-        return SensorMemory(self.hidden[order], self.cell[order])
+        return SensorMemory(self.hidden[:, order], self.cell[:, order])
 
 
 class SensorLSTM(eqx.Module):
@@ -50,7 +53,7 @@ class SensorLSTM(eqx.Module):
 
     def initial_memory(self, num_sensors: int) -> SensorMemory:
         """Blank memory for `num_sensors` sensors."""
-        blank = jnp.zeros((num_sensors, self.hidden_size), self.weight_hh.dtype)
+        blank = jnp.zeros((self.hidden_size, num_sensors), self.weight_hh.dtype)
         return SensorMemory(hidden=blank, cell=blank)
 
     def __call__(
@@ -68,11 +71,11 @@ class SensorLSTM(eqx.Module):
         """
         weight_reading, weight_action = self.weight_ih[:, 0], self.weight_ih[:, 1:]
         gates = (
-            observation[:, None] * weight_reading[None, :]
-            + memory.hidden @ self.weight_hh.T
-            + (weight_action @ previous_action + self.bias_ih + self.bias_hh)[None, :]
+            weight_reading[:, None] * observation[None, :]
+            + self.weight_hh @ memory.hidden
+            + (weight_action @ previous_action + self.bias_ih + self.bias_hh)[:, None]
         )
-        input_gate, forget_gate, candidate, output_gate = jnp.split(gates, 4, axis=-1)
+        input_gate, forget_gate, candidate, output_gate = jnp.split(gates, 4)
         cell = (
             jax.nn.sigmoid(forget_gate) * memory.cell
             + jax.nn.sigmoid(input_gate) * jnp.tanh(candidate)

@@ -20,8 +20,8 @@ from sensorium.layers.sensor_lstm import SensorLSTM, SensorMemory
 from sensorium.types import Action, Key, Observation
 
 
-def _features(hidden: Float[Array, "N H"], observation: Observation) -> Float[Array, "N H+1"]:
-    return jnp.concatenate([hidden, observation[:, None]], axis=-1)
+def _features(hidden: Float[Array, "H N"], observation: Observation) -> Float[Array, "H+1 N"]:
+    return jnp.concatenate([hidden, observation[None, :]])
 
 
 def _linear(key: Key, num_outputs: int, num_inputs: int) -> Float[Array, "outputs inputs"]:
@@ -68,8 +68,8 @@ class DeepSets(eqx.Module):
         """One step; as `AttentionNeuron.__call__`, with equal attention to every sensor."""
         memory = self.lstm(observation, previous_action, memory)
         features = _features(memory.hidden, observation)
-        messages = jnp.tanh(features @ self.sensor_weight.T + self.sensor_bias[None, :])
-        total = code_scale * jnp.sum(messages, axis=0)
+        messages = jnp.tanh(self.sensor_weight @ features + self.sensor_bias[:, None])
+        total = code_scale * jnp.sum(messages, axis=1)
         code = jnp.tanh(self.code_weight @ total + self.code_bias)
         return Pooled(code, memory, jnp.ones((1, observation.shape[0]), code.dtype))
 
@@ -136,13 +136,11 @@ class SetTransformer(eqx.Module):
         num_seeds, message_size = self.seeds.shape
         head_size = message_size // self.num_heads
 
-        def heads(rows: Float[Array, "rows D"]) -> Float[Array, "rows heads D//heads"]:
-            return rows.reshape(rows.shape[0], self.num_heads, head_size)
+        def heads(rows: Float[Array, "D columns"]) -> Float[Array, "heads D//heads columns"]:
+            return rows.reshape(self.num_heads, head_size, rows.shape[1])
 
-        scores = jnp.einsum(
-            "shd,nhd->shn", heads(self.seeds), heads(features @ self.key_weight.T)
-        )
+        scores = jnp.einsum("hds,hdn->hsn", heads(self.seeds.T), heads(self.key_weight @ features))
         attention = jax.nn.softmax(scores / head_size**0.5, axis=-1)
-        gathered = jnp.einsum("shn,nhd->shd", attention, heads(features @ self.value_weight.T))
+        gathered = jnp.einsum("hsn,hdn->shd", attention, heads(self.value_weight @ features))
         code = jnp.tanh(self.code_weight @ gathered.reshape(-1) + self.code_bias)
         return Pooled(code, memory, attention.reshape(num_seeds * self.num_heads, -1))

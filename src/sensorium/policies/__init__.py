@@ -8,6 +8,7 @@
 """
 
 from sensorium.policies.controller import Controller as Controller
+from sensorium.policies.controller import Linear as Linear
 from sensorium.policies.feed_forward import FeedForwardConfig as FeedForwardConfig
 from sensorium.policies.feed_forward import FeedForwardPolicy as FeedForwardPolicy
 from sensorium.policies.flat import from_vector as from_vector

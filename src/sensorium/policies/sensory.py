@@ -96,8 +96,8 @@ class AttentionNeuronConfig:
     """Divide scores by the square root of message_size."""
     key_map: KeyMap = KeyMap.LINEAR
     """The NLA switch."""
-    init_scale: float = 1.0
-    """Factor on the random weights that training starts from."""
+    reading_scale: float = 1.0
+    """Factor on the first weights of readings; less than 1 where readings are large."""
 
     def build(self, num_sensors: int, num_actions: int, key: Key) -> SensoryPolicy:
         """Draw an agent; `num_sensors` matters for nonlinear keys as published only."""
@@ -117,6 +117,11 @@ class AttentionNeuronConfig:
             scale=self.scale,
             nonlinear_keys=nonlinear_keys,
             key=key_layer,
+        )
+        layer = eqx.tree_at(
+            lambda layer: layer.lstm.weight_ih,
+            layer,
+            layer.lstm.weight_ih.at[:, 0].multiply(self.reading_scale),
         )
         sizes = (self.num_queries, *self.controller_sizes, num_actions)
         return SensoryPolicy(layer, Controller(sizes, key=key_controller), num_actions)

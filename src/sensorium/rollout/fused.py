@@ -41,7 +41,7 @@ def supports(policy: Policy) -> bool:
 
 
 def fused_returns(
-    policies: Policy, world: Environment, keys: Key, block_size: int = 64
+    policies: Policy, world: Environment, keys: Key, block_episodes: int = 512
 ) -> Float[Array, "P R"]:
     """Returns of P policies on R episodes each, the same R keys for all.
 
@@ -49,7 +49,7 @@ def fused_returns(
         policies: A policy whose parameters have a leading axis P.
         world: The world, perturbed or not.
         keys: R random keys.
-        block_size: Individuals stepped together; those of a block share the cache.
+        block_episodes: About how many episodes are stepped together; their state should fit the cache.
 
     Returns:
         The sum of rewards of every episode.
@@ -58,7 +58,7 @@ def fused_returns(
         return run_population(policies, world, keys).total
     parameters, static = eqx.partition(policies, eqx.is_inexact_array)
     size = jax.tree.leaves(parameters)[0].shape[0]
-    block_size = min(block_size, size)
+    block_size = max(1, min(block_episodes // len(keys), size))
     padding = -size % block_size
 
     def to_blocks(leaf: Array) -> Array:
@@ -142,7 +142,7 @@ def _batch_last(policies: Policy, num_sensors: int, num_rollouts: int) -> tuple[
         hidden, cell, previous_action = carry
         hidden, cell = _lstm(policies.layer, observation, hidden, cell, previous_action)
         code = [
-            jnp.tanh(policies.code_scale * jnp.sum(weights * observation, axis=0))
+            _tanh(policies.code_scale * jnp.sum(weights * observation, axis=0))
             for weights in attention(hidden)
         ]
         action = jnp.stack(_control(policies.controller, code))
@@ -174,14 +174,14 @@ def _lstm(
             gate(which * hidden_size + unit) for which in range(4)
         )
         remembered = _sigmoid(forget_gate) * cell[unit]
-        new_cell.append(remembered + _sigmoid(input_gate) * jnp.tanh(candidate))
-        new_hidden.append(_sigmoid(output_gate) * jnp.tanh(new_cell[-1]))
+        new_cell.append(remembered + _sigmoid(input_gate) * _tanh(candidate))
+        new_hidden.append(_sigmoid(output_gate) * _tanh(new_cell[-1]))
     return tuple(new_hidden), tuple(new_cell)
 
 
 def _fold_attention(layer: AttentionNeuron) -> Callable[[Sequence[Row]], list[Row]]:
     """From what the sensors say to the M rows of attention weights, each (N, P, R)."""
-    queries = eqx.filter_vmap(AttentionNeuron.queries)(layer)  # (P, M, D)
+    queries = jnp.swapaxes(eqx.filter_vmap(AttentionNeuron.queries)(layer), 1, 2)  # (P, M, D)
     factor = layer.key_weight.shape[-2] ** -0.5 if layer.scale else 1.0
     if layer.nonlinear_keys is None:
         folded = factor * jnp.einsum("pmd,pdh->pmh", queries, layer.key_weight)
@@ -191,7 +191,7 @@ def _fold_attention(layer: AttentionNeuron) -> Callable[[Sequence[Row]], list[Ro
 
         def linear(hidden: Sequence[Row]) -> list[Row]:
             return [
-                jnp.tanh(_dot(folded[:, query], hidden) + offset[:, query, None])
+                _tanh(_dot(folded[:, query], hidden) + offset[:, query, None])
                 for query in range(layer.num_queries)
             ]
 
@@ -207,7 +207,7 @@ def _fold_attention(layer: AttentionNeuron) -> Callable[[Sequence[Row]], list[Ro
                 key = key + layer.key_bias[:, unit, None]
             keys.append(nonlinear_map(key, summaries[..., unit, None]))
         return [
-            jnp.tanh(factor * _dot(queries[:, query], keys)) for query in range(layer.num_queries)
+            _tanh(factor * _dot(queries[:, query], keys)) for query in range(layer.num_queries)
         ]
 
     return nonlinear
@@ -222,7 +222,7 @@ def _summaries(keys: NonlinearKeys, queries: Float[Array, "P M D"]) -> Float[Arr
 def _control(controller: Controller, inputs: list[Row]) -> list[Row]:
     for layer in controller.layers:
         inputs = [
-            jnp.tanh(_dot(layer.weight[:, row], inputs) + layer.bias[:, row, None])
+            _tanh(_dot(layer.weight[:, row], inputs) + layer.bias[:, row, None])
             for row in range(layer.weight.shape[1])
         ]
     return inputs
@@ -234,5 +234,38 @@ def _dot(weights: Float[Array, "P terms"], rows: Sequence[Row]) -> Row:
 
 
 def _sigmoid(row: Row) -> Row:
-    return 0.5 + 0.5 * jnp.tanh(0.5 * row)  # XLA has a fast tanh; its logistic divides
+    return 0.5 + 0.5 * _tanh(0.5 * row)
 
+
+def _tanh(row: Row) -> Row:
+    """tanh to 3e-7: the rational approximation that XLA uses too, without its branch for tiny values.
+
+    Most of a step is spent in tanh; this takes half the time of `jnp.tanh`.
+    """
+    x = jnp.clip(row, -7.905, 7.905)
+    square = x * x
+    numerator = jnp.float32(_TANH_NUMERATOR[0])
+    for coefficient in _TANH_NUMERATOR[1:]:
+        numerator = numerator * square + coefficient
+    denominator = jnp.float32(_TANH_DENOMINATOR[0])
+    for coefficient in _TANH_DENOMINATOR[1:]:
+        denominator = denominator * square + coefficient
+    return x * numerator / denominator
+
+
+_TANH_NUMERATOR = (
+    -2.76076847742355e-16,
+    2.00018790482477e-13,
+    -8.60467152213735e-11,
+    5.12229709037114e-08,
+    1.48572235717979e-05,
+    6.37261928875436e-04,
+    4.89352455891786e-03,
+)
+_TANH_DENOMINATOR = (
+    1.19825839466702e-06,
+    1.18534705686654e-04,
+    2.26843463243900e-03,
+    4.89352518554385e-03,
+)
+"""Coefficients of Eigen's and XLA's approximation, highest power first."""

@@ -1,0 +1,65 @@
+"""Sensorium: agents whose senses can be shuffled, dropped, doubled or drowned in noise while they act."""
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+_HOME = {
+    # agents and files
+    "Agent": "zoo",
+    "load": "zoo",
+    # layers
+    "AttentionNeuron": "layers",
+    "DeepSets": "layers",
+    "SetTransformer": "layers",
+    # policies
+    "AttentionNeuronConfig": "policies",
+    "DeepSetsConfig": "policies",
+    "FeedForwardConfig": "policies",
+    "KeyMap": "policies",
+    "Policy": "policies",
+    "SetTransformerConfig": "policies",
+    "check_policy": "policies",
+    # worlds and what happens to their senses
+    "CartPoleSwingUpHarder": "envs",
+    "Environment": "envs",
+    "make": "envs",
+    "Drop": "perturbations",
+    "Duplicate": "perturbations",
+    "NoiseChannels": "perturbations",
+    "Perturbation": "perturbations",
+    "Reshuffle": "perturbations",
+    "Shuffle": "perturbations",
+    "check_perturbation": "perturbations",
+    "compose": "perturbations",
+    # training and scores
+    "EvolutionConfig": "training",
+    "ShortHorizonConfig": "training",
+    "Recipe": "recipes",
+    "Scores": "evaluation",
+    "evaluate": "evaluation",
+    # errors
+    "SensoriumError": "errors",
+}
+_MODULES = ("envs", "errors", "evaluation", "layers", "perturbations", "policies", "recipes")
+_MODULES += ("rollout", "training", "zoo")
+
+__all__ = sorted([*_HOME, *_MODULES, "__version__"])
+
+try:
+    __version__ = version("sensorium")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0+unknown"
+
+
+def __getattr__(name: str) -> Any:
+    """Import public names when they are first used, so that `import sensorium` costs nothing."""
+    if name in _HOME:
+        return getattr(importlib.import_module(f"sensorium.{_HOME[name]}"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"sensorium.{name}")
+    raise AttributeError(f"module 'sensorium' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

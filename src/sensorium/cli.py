@@ -1,0 +1,244 @@
+"""The command line: one short function a command.
+
+sensorium train cartpole-pi        sensorium eval cartpole-pi --shuffle --noise-channels 5
+sensorium reproduce table-2        sensorium show cartpole-pi --video out.mp4
+sensorium bench cartpole           sensorium zoo
+"""
+
+import sys
+from pathlib import Path
+
+
+import tyro
+from rich.console import Console
+from tyro.conf import Positional
+
+from sensorium.errors import ConfigError, SensoriumError
+
+
+def train(
+    recipe: Positional[str | None] = None,
+    *,
+    generations: int | None = None,
+    population: int | None = None,
+    rollouts: int | None = None,
+    seed: int | None = None,
+    checkpoint_every: int | None = None,
+    run_dir: Path | None = None,
+    resume: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Train an agent, or go on with a run.
+
+    Args:
+        recipe: What to train; `sensorium zoo` lists the recipes.
+        generations: How long.
+        population: Individuals (evolution) or learners side by side (gradients).
+        rollouts: Episodes of each individual, or worlds of each learner.
+        seed: Decides everything.
+        checkpoint_every: Generations between checkpoints.
+        run_dir: Where the run is kept; runs/RECIPE by default.
+        resume: A run directory to go on with, to the same end as if it had never stopped.
+        quiet: Show no progress.
+    """
+    from sensorium import recipes
+    from sensorium.rollout import use_all_cores
+
+    use_all_cores()
+    numbers = dict(
+        generations=generations,
+        population=population,
+        rollouts=rollouts,
+        seed=seed,
+        checkpoint_every=checkpoint_every,
+    )
+    if resume is not None:
+        changed = [name for name, value in numbers.items() if value is not None]
+        if recipe or run_dir or changed:
+            raise ConfigError("--resume goes on as the run began: it takes no recipe or numbers.")
+        recipes.resume(resume, quiet=quiet)
+        directory = resume
+    elif recipe is None:
+        raise ConfigError("Name a recipe to train, or a run to --resume.")
+    else:
+        chosen = recipes.find(recipe).override(**numbers)
+        directory = run_dir or Path("runs") / recipe
+        recipes.train(chosen, directory, quiet=quiet)
+    Console(stderr=True).print(f"Trained; see `sensorium eval {directory}`.", soft_wrap=True)
+
+
+def evaluate(
+    agent: Positional[str],
+    *,
+    episodes: int = 1000,
+    seed: int = 0,
+    shuffle: bool = False,
+    reshuffle_every: int | None = None,
+    duplicate: int | None = None,
+    noise_channels: int | None = None,
+    noise_sigma: float = 0.1,
+    drop: int | None = None,
+    env: str | None = None,
+    suite: bool = False,
+    json: str | None = None,
+) -> None:
+    """Score an agent, its senses perturbed as asked.
+
+    Args:
+        agent: A name of the zoo, a run directory, or a file.
+        episodes: How many, each from a start of its own.
+        seed: Decides the starts and all noise.
+        shuffle: Put the sensors in a random order at the start of each episode.
+        reshuffle_every: Put them in a new order every so many steps.
+        duplicate: Every sensor this many times, the code scaled to match.
+        noise_channels: This many more channels of Gaussian noise.
+        noise_sigma: Standard deviation of the noise.
+        drop: This many sensors are missing, others each episode.
+        env: Another world than that of the agent's recipe.
+        suite: Plain, shuffled, doubled and with 5 noise channels, beside the paper's scores.
+        json: Write figures as JSON to this file; - for standard output.
+    """
+    from sensorium.evaluation import report
+    from sensorium.perturbations import perturb
+    from sensorium.rollout import use_all_cores
+    from sensorium.zoo import load
+
+    use_all_cores()
+    loaded = load(agent)
+    perturbation = perturb(
+        shuffle=shuffle,
+        reshuffle_every=reshuffle_every,
+        duplicate=duplicate,
+        noise_channels=noise_channels,
+        noise_sigma=noise_sigma,
+        drop=drop,
+    )
+    world = env or loaded.recipe.env
+    perturbations = report.SUITE if suite else (perturbation,)
+    report.score(loaded.policy, loaded.name, world, perturbations, episodes, seed, json)
+
+
+def reproduce(
+    table: Positional[str],
+    *,
+    episodes: int = 1000,
+    seed: int = 0,
+    out: Path = Path("reproduced"),
+    json: str | None = None,
+) -> None:
+    """Rebuild a table or figure of a paper, ours beside theirs.
+
+    Args:
+        table: One of table-2, table-3, table-6, figure-4, nla-table-2, nla-curves, recovery, scaling.
+        episodes: Episodes of each score.
+        seed: Decides the starts and all noise.
+        out: Folder for the figures.
+        json: Write figures as JSON to this file; - for standard output.
+    """
+    from sensorium import reproduce as reproductions
+    from sensorium.rollout import use_all_cores
+
+    use_all_cores()
+    reproductions.run(table, episodes=episodes, seed=seed, out=out, json=json)
+
+
+def show(
+    agent: Positional[str],
+    *,
+    video: Path | None = None,
+    figure: Path | None = None,
+    steps: int = 500,
+    seed: int = 0,
+    shuffle_at: int | None = 250,
+    noise_channels: int | None = None,
+) -> None:
+    """Watch an agent: cart, sensors in their present order, attention, code.
+
+    Args:
+        agent: A name of the zoo, a run directory, or a file.
+        video: Write an mp4 here.
+        figure: Write the whole episode as one PNG here.
+        steps: How many steps of the episode to show.
+        seed: Decides the start and all noise.
+        shuffle_at: Shuffle the sensors every so many steps; None for never.
+        noise_channels: This many more channels of Gaussian noise.
+    """
+    from sensorium.analysis import show as analysis_show
+    from sensorium.zoo import load
+
+    analysis_show.show(
+        load(agent),
+        video=video,
+        figure=figure,
+        steps=steps,
+        seed=seed,
+        shuffle_at=shuffle_at,
+        noise_channels=noise_channels,
+    )
+
+
+def bench(
+    what: Positional[str] = "cartpole",
+    *,
+    population: int = 256,
+    rollouts: int = 16,
+    rounds: int = 5,
+    json: str | None = None,
+) -> None:
+    """Measure how many steps of the world a second a population lives.
+
+    Args:
+        what: The world; `cartpole`.
+        population: Individuals.
+        rollouts: Episodes of each.
+        rounds: Measurements; the median is reported.
+        json: Write figures as JSON to this file; - for standard output.
+    """
+    from sensorium.rollout import use_all_cores
+
+    use_all_cores()
+    from sensorium.evaluation import bench as measure
+
+    measure.bench(what, population=population, rollouts=rollouts, rounds=rounds, json=json)
+
+
+def zoo(agent: Positional[str | None] = None, *, json: str | None = None) -> None:
+    """List the trained agents and the recipes, or show the card of one agent.
+
+    Args:
+        agent: An agent whose card to show; all of them in a table by default.
+        json: Write figures as JSON to this file; - for standard output.
+    """
+    from sensorium.zoo import card
+
+    card.show_card(agent, json) if agent else card.show_all(json)
+
+
+COMMANDS = {
+    "train": train,
+    "eval": evaluate,
+    "reproduce": reproduce,
+    "show": show,
+    "bench": bench,
+    "zoo": zoo,
+}
+
+
+def main() -> None:
+    """Run a command; a SensoriumError is one sentence on standard error and exit code 2."""
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS, prog="sensorium", description="Agents whose senses can be shuffled."
+        )
+    except SensoriumError as error:
+        _say(str(error))
+        sys.exit(2)
+    except KeyboardInterrupt as interrupt:
+        _say(str(interrupt) or "Stopped.")
+        sys.exit(130)
+
+
+def _say(sentence: str) -> None:
+    Console(stderr=True, highlight=False).print(f"sensorium: {sentence}", markup=False, soft_wrap=True)
+
+

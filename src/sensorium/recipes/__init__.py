@@ -1,0 +1,66 @@
+"""Every experiment by its name, and the way from a recipe to a run."""
+
+from pathlib import Path
+from typing import Any
+
+from sensorium.errors import RunError, SensoriumError, did_you_mean
+from sensorium.policies import Policy
+from sensorium.recipes import cartpole
+from sensorium.recipes.recipe import Recipe as Recipe
+from sensorium.training import Budget, RunDirectory, run
+
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in cartpole.RECIPES}
+"""Every recipe by its name."""
+
+
+def find(name: str) -> Recipe:
+    """A recipe by its name; UnknownNameError names the nearest ones."""
+    if name not in RECIPES:
+        raise did_you_mean("recipe", name, RECIPES)
+    return RECIPES[name]
+
+
+def train(recipe: Recipe, directory: Path | str, **options: Any) -> Policy:
+    """Train from the start in a new run directory.
+
+    Args:
+        recipe: What to train.
+        directory: Where; must not hold a run yet.
+        options: `quiet` and `on_generation` of `sensorium.training.run`.
+
+    Returns:
+        The agent with the best test.
+    """
+    return _run(recipe, RunDirectory(directory, recipe.to_json()), **options)
+
+
+def resume(directory: Path | str, **options: Any) -> Policy:
+    """Go on with a run, to the same end as if it had never stopped.
+
+    Args:
+        directory: A run directory.
+        options: `quiet` and `on_generation` of `sensorium.training.run`.
+
+    Returns:
+        The agent with the best test.
+
+    Raises:
+        RunError: There is no run, or one that this version cannot read.
+    """
+    run_directory = RunDirectory.open(directory)
+    try:
+        recipe = Recipe.from_json(run_directory.recipe)
+    except (SensoriumError, TypeError) as error:
+        raise RunError(f"{directory} cannot be resumed: {error}") from error
+    return _run(recipe, run_directory, resume=True, **options)
+
+
+def _run(recipe: Recipe, directory: RunDirectory, **options: Any) -> Policy:
+    budget = Budget(
+        generations=recipe.generations,
+        checkpoint_every=recipe.checkpoint_every,
+        test_every=recipe.test_every,
+        test_episodes=recipe.test_episodes,
+        seed=recipe.seed,
+    )
+    return run(recipe.make_trainer(), recipe.make_world(), directory, budget, **options)

@@ -1,0 +1,108 @@
+"""CartPole: every agent of the papers, ours, and the baselines."""
+
+import dataclasses
+
+from sensorium.perturbations import Reshuffle
+from sensorium.policies import (
+    AttentionNeuronConfig,
+    DeepSetsConfig,
+    FeedForwardConfig,
+    KeyMap,
+    SetTransformerConfig,
+)
+from sensorium.recipes.recipe import Recipe
+from sensorium.training import EvolutionConfig, ShortHorizonConfig, StrategyConfig
+
+_PAPER = AttentionNeuronConfig(reading_scale=0.2)
+_GRADIENTS = ShortHorizonConfig(population=2)
+
+FEED_FORWARD = Recipe(
+    name="cartpole-fnn",
+    summary="Feed-forward agent with 16 hidden units (113 parameters): good, until its inputs move.",
+    policy=FeedForwardConfig(hidden_sizes=(16,), input_scales=(2.4, 10.0, 1.0, 1.0, 10.0)),
+    trainer=ShortHorizonConfig(
+        population=2,
+        horizon=32,
+        discount=0.99,
+        learning_rate=5e-3,
+        critic_epochs=4,
+        total_updates=6_000,
+    ),
+    generations=60,
+)
+
+PI = Recipe(
+    name="cartpole-pi",
+    summary="The paper's permutation-invariant agent of 913 parameters, trained by gradients.",
+    policy=_PAPER,
+    trainer=_GRADIENTS,
+    generations=200,
+)
+
+PI_EVOLUTION = Recipe(
+    name="cartpole-pi-evolution",
+    summary="The paper's agent and the paper's training: CMA-ES, 256 individuals, 16 rollouts each.",
+    policy=AttentionNeuronConfig(),
+    trainer=EvolutionConfig(StrategyConfig("cma-es", sigma=0.1), population=256, rollouts=16),
+    generations=2000,
+)
+
+PI_BEST = Recipe(
+    name="cartpole-pi-best",
+    summary="A larger permutation-invariant agent, for the best score.",
+    policy=AttentionNeuronConfig(
+        num_queries=32, hidden_size=16, controller_sizes=(32,), reading_scale=0.2
+    ),
+    trainer=_GRADIENTS,
+    generations=300,
+)
+
+PI_RESHUFFLE = Recipe(
+    name="cartpole-pi-reshuffle",
+    summary="A permutation-invariant agent trained while its sensors are reshuffled every 25 steps.",
+    policy=PI_BEST.policy,
+    trainer=_GRADIENTS,
+    perturbation=Reshuffle(every=25),
+    generations=300,
+)
+
+NLA = Recipe(
+    name="cartpole-nla",
+    summary="The paper's agent with nonlinear attention in its invariant form (930 parameters).",
+    policy=dataclasses.replace(_PAPER, key_map=KeyMap.NLA_INVARIANT),
+    trainer=_GRADIENTS,
+    generations=200,
+)
+
+NLA_PUBLISHED = dataclasses.replace(
+    NLA,
+    name="cartpole-nla-published",
+    summary="Nonlinear attention as published (998 parameters): fixed number and order of sensors.",
+    policy=dataclasses.replace(_PAPER, key_map=KeyMap.NLA_PUBLISHED),
+)
+
+DEEP_SETS = dataclasses.replace(
+    PI,
+    name="cartpole-deep-sets",
+    summary="Deep Sets pooling in place of attention, at about the same size (911 parameters).",
+    policy=DeepSetsConfig(),
+)
+
+SET_TRANSFORMER = dataclasses.replace(
+    PI,
+    name="cartpole-set-transformer",
+    summary="Set Transformer pooling in place of tanh attention, at about the same size (911).",
+    policy=SetTransformerConfig(),
+)
+
+RECIPES = (
+    FEED_FORWARD,
+    PI,
+    PI_BEST,
+    PI_RESHUFFLE,
+    PI_EVOLUTION,
+    NLA,
+    NLA_PUBLISHED,
+    DEEP_SETS,
+    SET_TRANSFORMER,
+)

@@ -1,0 +1,189 @@
+"""A recipe is data: world, senses, agent, trainer and budget of one experiment, in one frozen value."""
+
+import dataclasses
+import enum
+import types
+import typing
+from typing import Any
+
+import jax
+
+from sensorium.envs import Environment, make
+from sensorium.errors import ConfigError
+from sensorium.perturbations import (
+    Compose,
+    Drop,
+    Duplicate,
+    Identity,
+    NoiseChannels,
+    Perturbation,
+    Reshuffle,
+    Shuffle,
+)
+from sensorium.policies import (
+    AttentionNeuronConfig,
+    DeepSetsConfig,
+    FeedForwardConfig,
+    Policy,
+    PolicyConfig,
+    SetTransformerConfig,
+)
+from sensorium.training import EvolutionConfig, ShortHorizonConfig, StrategyConfig, Trainer
+from sensorium.types import Key
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """One experiment."""
+
+    name: str
+    """Also the name of the agent in the zoo."""
+    summary: str
+    """One sentence."""
+    policy: PolicyConfig
+    """The agent."""
+    trainer: EvolutionConfig | ShortHorizonConfig
+    """How it is trained."""
+    env: str = "CartPoleSwingUpHarder"
+    """The world."""
+    perturbation: Perturbation = Identity()
+    """What happens to the senses in training; in the tests during training too."""
+    generations: int = 100
+    """How long."""
+    seed: int = 0
+    """Decides everything."""
+    checkpoint_every: int = 10
+    """Generations between checkpoints."""
+    test_every: int = 5
+    """Generations between tests of the candidates; the best test is kept."""
+    test_episodes: int = 200
+    """Episodes of a test; their starts are neither those of training nor those of evaluation."""
+
+    def __post_init__(self) -> None:
+        for name in ("generations", "checkpoint_every", "test_every", "test_episodes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+
+    def make_world(self) -> Environment:
+        """The world with its perturbation."""
+        return make(self.env, self.perturbation)
+
+    def draw_policy(self, key: Key) -> Policy:
+        """An agent with random weights, its code scaled as the perturbation asks."""
+        world = self.make_world()
+        return self.policy.build(world.num_sensors, world.num_actions, key)
+
+    def blank_policy(self) -> Policy:
+        """An agent of this architecture, to be filled with stored weights."""
+        return self.draw_policy(jax.random.key(0))
+
+    def make_trainer(self) -> Trainer:
+        """The trainer, ready to start."""
+        scale = self.perturbation.code_scale
+        return self.trainer.build(
+            lambda key: self.draw_policy(key).with_code_scale(scale), self.make_world()
+        )
+
+    def override(
+        self,
+        *,
+        generations: int | None = None,
+        population: int | None = None,
+        rollouts: int | None = None,
+        seed: int | None = None,
+        checkpoint_every: int | None = None,
+    ) -> "Recipe":
+        """A copy with other numbers; None keeps the recipe's own."""
+        trainer = _replace(self.trainer, population=population, rollouts=rollouts)
+        return _replace(
+            self,
+            trainer=trainer,
+            generations=generations,
+            seed=seed,
+            checkpoint_every=checkpoint_every,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values; every part says its kind."""
+        return _encode(self)
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> "Recipe":
+        """Back from JSON values.
+
+        Raises:
+            ConfigError: It is not a recipe of this version.
+        """
+        recipe = _decode(value, Recipe)
+        if not isinstance(recipe, Recipe):
+            raise ConfigError(f"Expected a recipe, got {type(recipe).__name__}.")
+        return recipe
+
+
+_PARTS: dict[str, type] = {
+    part.__name__: part
+    for part in (
+        Recipe,
+        AttentionNeuronConfig,
+        DeepSetsConfig,
+        SetTransformerConfig,
+        FeedForwardConfig,
+        EvolutionConfig,
+        ShortHorizonConfig,
+        StrategyConfig,
+        Compose,
+        Drop,
+        Duplicate,
+        Identity,
+        NoiseChannels,
+        Reshuffle,
+        Shuffle,
+    )
+}
+
+
+def _replace(part: Any, **changes: Any) -> Any:
+    return dataclasses.replace(
+        part, **{name: value for name, value in changes.items() if value is not None}
+    )
+
+
+def _encode(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        encoded = {name: _encode(field) for name, field in fields.items()}
+        return {"kind": type(value).__name__, **encoded}
+    if isinstance(value, tuple):
+        return [_encode(item) for item in value]
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value
+
+
+def _decode(value: Any, annotation: Any) -> Any:
+    if isinstance(value, dict):
+        fields = dict(value)
+        kind = fields.pop("kind", None)
+        if kind not in _PARTS:
+            raise ConfigError(f"A stored recipe has a part of unknown kind {kind!r}.")
+        part = _PARTS[kind]
+        hints = typing.get_type_hints(part)
+        foreign = sorted(set(fields) - set(hints))
+        if foreign:
+            raise ConfigError(
+                f"A stored recipe has a setting {foreign[0]!r} that {kind} does not know; "
+                "it was written by another version of Sensorium."
+            )
+        return part(**{name: _decode(item, hints[name]) for name, item in fields.items()})
+    if isinstance(value, list):
+        return tuple(_decode(item, Any) for item in value)
+    for choice in _choices(annotation):
+        if isinstance(choice, type) and issubclass(choice, enum.Enum):
+            return choice(value)
+    return value
+
+
+def _choices(annotation: Any) -> tuple[Any, ...]:
+    if isinstance(annotation, types.UnionType):
+        return typing.get_args(annotation)
+    return (annotation,)

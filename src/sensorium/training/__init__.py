@@ -1,0 +1,12 @@
+"""Two ways to train, one loop around them."""
+
+from sensorium.training.evolution import Evolution as Evolution
+from sensorium.training.evolution import EvolutionConfig as EvolutionConfig
+from sensorium.training.run import Budget as Budget
+from sensorium.training.run import RunDirectory as RunDirectory
+from sensorium.training.run import run as run
+from sensorium.training.short_horizon import ShortHorizon as ShortHorizon
+from sensorium.training.short_horizon import ShortHorizonConfig as ShortHorizonConfig
+from sensorium.training.strategies import Strategy as Strategy
+from sensorium.training.strategies import StrategyConfig as StrategyConfig
+from sensorium.training.trainer import Trainer as Trainer

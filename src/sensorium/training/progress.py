@@ -1,0 +1,118 @@
+"""What one sees of a run while it goes on: a live line in the terminal, TensorBoard and JSON lines."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+from sensorium.errors import WriteError
+
+
+class Display:
+    """Live progress on a terminal; plain lines every now and then where there is none."""
+
+    def __init__(self, generations: int, first: int, quiet: bool = False):
+        """Show `generations` in all, of which `first` are done."""
+        self._console = Console(stderr=True, quiet=quiet)
+        self._live = self._console.is_terminal and not quiet
+        self._generations = generations
+        self._printed = 0.0
+        self._bar = Progress(
+            TextColumn("generation {task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=None, table_column=Column(ratio=1)),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._live,
+        )
+        self._task = self._bar.add_task("", total=generations, completed=first, figures="compiling")
+
+    def __enter__(self) -> "Display":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def update(self, row: dict[str, Any]) -> None:
+        """Show one row of the metrics."""
+        figures = (
+            f"train {row['mean']:.0f} (best {row['best']:.0f})  "
+            f"test {_number(row['test'])} (best {_number(row['best_test'])})  "
+            f"{row['env_steps_per_second'] / 1e6:.2f} M steps/s"
+        )
+        self._bar.update(self._task, completed=row["generation"], figures=figures)
+        last = row["generation"] == self._generations
+        if not self._live and (last or time.monotonic() - self._printed > 5):
+            self._printed = time.monotonic()
+            left = row["seconds_left"]
+            self._console.print(
+                f"generation {row['generation']}/{self._generations}  {figures}  {left:.0f} s left",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f}"
+
+
+class MetricsFile:
+    """`metrics.jsonl`: one line a generation; a resumed run first drops what it will do again."""
+
+    def __init__(self, path: Path, generation: int):
+        """Open for a run that continues after `generation`; WriteError if it cannot be written."""
+        self._path = path
+        kept = [row for row in read_metrics(path) if row["generation"] <= generation]
+        try:
+            path.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        except OSError as error:
+            raise WriteError(f"Could not write {path}: {error.strerror}.") from error
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Add one line; raises WriteError on a full disk."""
+        try:
+            with self._path.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            raise WriteError(f"Could not write {self._path}: {error.strerror}.") from error
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All whole lines; a kill can leave half of the last one."""
+    if not path.is_file():
+        return []
+    rows = []
+    for line in path.read_text().splitlines():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows
+
+
+class TensorBoard:
+    """The same numbers for TensorBoard."""
+
+    def __init__(self, directory: Path, generation: int):
+        """Write to `directory`; events after `generation` of an earlier session are hidden."""
+        from tensorboardX import SummaryWriter
+
+        try:
+            self._writer = SummaryWriter(str(directory), purge_step=generation or None)
+        except OSError as error:
+            raise WriteError(f"Could not write {directory}: {error.strerror}.") from error
+
+    def append(self, row: dict[str, Any]) -> None:
+        """Add one generation."""
+        for name, value in row.items():
+            if name != "generation" and value is not None:
+                self._writer.add_scalar(name, value, row["generation"])
+
+    def close(self) -> None:
+        """Flush what is left."""
+        self._writer.close()

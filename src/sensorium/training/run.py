@@ -1,0 +1,263 @@
+"""The loop around every trainer: test, keep the best, log, checkpoint, stop when asked.
+
+    runs/cartpole-pi/
+        recipe.json          what was asked for
+        versions.json        of Python, JAX and the rest
+        metrics.jsonl        one line a generation
+        tensorboard/         the same for TensorBoard
+        last.safetensors     the whole state, to resume from
+        best.safetensors     the agent with the best test
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import platform
+import signal
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sensorium.envs import Environment
+from sensorium.errors import AgentFileError, RunError, WriteError
+from sensorium.policies import Policy
+from sensorium.rollout import run_population
+from sensorium.serialisation import save_pytree, write_json
+from sensorium.training.checkpoints import (
+    BEST,
+    LAST,
+    Clock,
+    Progress,
+    first_progress,
+    load_checkpoint,
+    save_checkpoint,
+)
+from sensorium.training.progress import Display, MetricsFile, TensorBoard
+from sensorium.training.trainer import Metrics, Trainer
+
+_TESTS = 0x7E57  # folded into the seed: test episodes are never training episodes
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """How long to train, and how often to look."""
+
+    generations: int
+    checkpoint_every: int
+    test_every: int
+    test_episodes: int
+    seed: int
+
+
+class RunDirectory:
+    """A folder that holds one run of one recipe."""
+
+    def __init__(self, path: Path | str, recipe: dict[str, Any]):
+        """Name a run; nothing is touched yet."""
+        self.path = Path(path)
+        self.recipe = recipe
+
+    @staticmethod
+    def open(path: Path | str) -> "RunDirectory":
+        """An existing run, to be resumed.
+
+        Raises:
+            RunError: There is no run in that folder, or it cannot be read.
+        """
+        path = Path(path)
+        file = path / "recipe.json"
+        if not file.is_file():
+            raise RunError(f"{path} is not a run directory: it has no recipe.json.")
+        try:
+            return RunDirectory(path, json.loads(file.read_text()))
+        except (OSError, json.JSONDecodeError) as error:
+            raise RunError(f"Could not read {file}: {error}.") from error
+
+    def create(self) -> None:
+        """Make the folder and describe the run in it.
+
+        Raises:
+            RunError: There is a run in it already, of this recipe or another.
+            WriteError: It cannot be written.
+        """
+        existing = self.path / "recipe.json"
+        if existing.exists():
+            name = RunDirectory.open(self.path).recipe.get("name", "?")
+            raise RunError(
+                f"{self.path} already holds a run of {name!r}; continue it with "
+                f"`sensorium train --resume {self.path}` or choose another --run-dir."
+            )
+        write_json(self.path / "versions.json", _versions())
+        write_json(existing, self.recipe)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process from training in the same folder; RunError if one does."""
+        try:
+            lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise WriteError(f"Could not write {self.path}/.lock: {error.strerror}.") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise RunError(f"Another process is training in {self.path}.") from error
+            yield
+
+
+def run(
+    trainer: Trainer,
+    world: Environment,
+    directory: RunDirectory,
+    budget: Budget,
+    *,
+    resume: bool = False,
+    quiet: bool = False,
+    on_generation: Callable[[dict[str, Any]], None] | None = None,
+) -> Policy:
+    """Train to the end of the budget, or until SIGTERM or Ctrl-C.
+
+    Args:
+        trainer: How to train.
+        world: Where candidates are tested.
+        directory: Where everything is kept.
+        budget: How long, and how often to look.
+        resume: Go on from the last checkpoint; the result is that of a run never interrupted.
+        quiet: Show nothing.
+        on_generation: Called with every row of the metrics.
+
+    Returns:
+        The agent with the best test.
+
+    Raises:
+        RunError: The directory holds another run, or one that is in use.
+        WriteError: A file could not be written; the checkpoint of before is intact.
+        KeyboardInterrupt: Stopped by a signal; a checkpoint was written first.
+    """
+    key_trainer, key_tests = _keys(budget.seed)
+    state = trainer.init(key_trainer)
+    candidate = jax.tree.map(lambda leaf: leaf[0], trainer.candidates(state))
+    progress, clock = first_progress(state, candidate), Clock(0.0)
+    if resume and (directory.path / LAST).exists():
+        try:
+            progress, clock = load_checkpoint(directory.path, progress)
+        except AgentFileError as error:
+            raise RunError(f"{directory.path} cannot be resumed: {error}") from error
+    elif not resume:
+        directory.create()
+    first = int(progress.generation)
+    test_keys = jax.random.split(key_tests, budget.test_episodes)
+    test_score: float | None = None  # until the first test
+    with (
+        directory.locked(),
+        _stop_signals() as stopped,
+        contextlib.closing(TensorBoard(directory.path / "tensorboard", first)) as tensorboard,
+        Display(budget.generations, first, quiet) as display,
+    ):
+        metrics_file = MetricsFile(directory.path / "metrics.jsonl", first)
+        started = time.perf_counter()
+        for generation in range(first + 1, budget.generations + 1):
+            began = time.perf_counter()
+            state, metrics = trainer.step(progress.trainer)
+            progress = progress._replace(trainer=state, generation=jnp.asarray(generation, jnp.int32))
+            jax.block_until_ready(progress)
+            step_seconds = time.perf_counter() - began
+            last = generation == budget.generations
+            if generation % budget.test_every == 0 or last:
+                progress, test_score, is_best = _test(trainer, world, progress, test_keys)
+                if is_best:
+                    header = _agent_header(directory.recipe, generation, test_score)
+                    save_pytree(directory.path / BEST, progress.best, header)
+            session = time.perf_counter() - started
+            done = generation - first
+            row = {
+                "generation": generation,
+                **_figures(metrics),
+                "test": test_score,
+                "best_test": _finite(float(progress.best_score)),
+                "seconds": clock.seconds + session,
+                "seconds_left": session / done * (budget.generations - generation),
+                "env_steps_per_second": trainer.steps_per_generation / step_seconds,
+            }
+            metrics_file.append(row)
+            tensorboard.append(row)
+            display.update(row)
+            if on_generation:
+                on_generation(row)
+            if generation % budget.checkpoint_every == 0 or last or stopped():
+                elapsed = Clock(clock.seconds + session)
+                save_checkpoint(directory.path, progress, directory.recipe, elapsed)
+            if stopped() and not last:
+                raise KeyboardInterrupt(
+                    f"Stopped after generation {generation}; continue with "
+                    f"`sensorium train --resume {directory.path}`."
+                )
+    return progress.best
+
+
+def _keys(seed: int) -> tuple[jax.Array, jax.Array]:
+    key = jax.random.key(seed)
+    return key, jax.random.fold_in(key, _TESTS)
+
+
+def _test(
+    trainer: Trainer, world: Environment, progress: Progress, keys: jax.Array
+) -> tuple[Progress, float, bool]:
+    candidates = trainer.candidates(progress.trainer)
+    scores = np.asarray(run_population(candidates, world, keys).total).mean(axis=1)
+    winner = int(scores.argmax())
+    score = float(scores[winner])
+    if not score > float(progress.best_score):
+        return progress, score, False
+    best = jax.tree.map(lambda leaf: leaf[winner], candidates)
+    progress = progress._replace(best=best, best_score=jnp.asarray(score, jnp.float32))
+    return progress, score, True
+
+
+def _agent_header(recipe: dict[str, Any], generation: int, test: float) -> dict[str, Any]:
+    return {"recipe": recipe, "generation": generation, "test": test, "versions": _versions()}
+
+
+def _figures(metrics: Metrics) -> dict[str, float]:
+    figures = {"best": metrics.best, "mean": metrics.mean, **metrics.extra}
+    return {name: float(value) for name, value in figures.items()}
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version(), "machine": platform.machine()}
+    for package in ("sensorium", "jax", "jaxlib", "equinox", "evosax", "optax", "numpy"):
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
+
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[Callable[[], bool]]:
+    """SIGTERM and Ctrl-C are noted, and acted upon after the generation; a second one is obeyed."""
+    received: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if received:
+            raise KeyboardInterrupt("Stopped at once; the last checkpoint stands.")
+        received.append(number)
+
+    previous = {}
+    with contextlib.suppress(ValueError):  # not in the main thread: nothing to handle
+        for number in (signal.SIGINT, signal.SIGTERM):
+            previous[number] = signal.signal(number, note)
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,295 @@
+"""Gradients through the differentiable world, with a critic that sees the true state.
+
+The short-horizon actor-critic of Xu et al. 2022 (SHAC), for agents with memory and anonymous senses.
+Many worlds run side by side and restart when an episode ends. Each update backs up the discounted return
+of a short window, plus the critic's value of where the window ends, through world *and* LSTM:
+
+    maximise  E[ Σₖ γᵏ rₜ₊ₖ + γʰ V(sₜ₊ₕ) ],    V fitted to TD(λ) targets
+
+The critic reads the true state in its true order. It is only a judge and is thrown away after training:
+the agent itself never sees more than its shuffled sensors. Departures from SHAC: the asymmetric critic,
+and an exponential average of the weights, which is the agent that is tested and kept.
+
+P learners with seeds of their own train side by side; the run keeps the best.
+"""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Bool, Float
+
+from sensorium.envs import Environment
+from sensorium.errors import ConfigError
+from sensorium.policies import Linear, Policy
+from sensorium.rollout import over_devices
+from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.types import Key, PyTree, Scalar
+
+
+@dataclasses.dataclass(frozen=True)
+class ShortHorizonConfig:
+    """Settings of short-horizon actor-critic."""
+
+    population: int = 1
+    """Learners that train side by side, each from weights of its own."""
+    rollouts: int = 256
+    """Worlds of each learner."""
+    horizon: int = 16
+    """Steps in a window, through which gradients flow."""
+    updates_per_generation: int = 100
+    """Windows, and so updates, in a generation."""
+    total_updates: int = 20_000
+    """Over how many updates the learning rate falls to a twentieth of its start."""
+    learning_rate: float = 1e-3
+    """Of the agent, at the start."""
+    critic_learning_rate: float = 3e-3
+    """Of the critic."""
+    critic_epochs: int = 2
+    """Steps of the critic on each window."""
+    critic_sizes: tuple[int, ...] = (64, 64)
+    """Hidden layers of the critic."""
+    discount: float = 0.98
+    """γ, for each step of the world."""
+    trace_decay: float = 0.95
+    """λ of the critic's targets."""
+    target_rate: float = 0.02
+    """How fast the target critic follows, for each update."""
+    average_decay: float = 0.99
+    """Of the exponential average of the weights."""
+    gradient_clip: float = 1.0
+    """Largest norm of a gradient; longer ones are shortened to it."""
+
+    def build(self, draw: DrawPolicy, world: Environment) -> "ShortHorizon":
+        """Set up the trainer of an agent in a world; ConfigError where settings do not fit."""
+        return ShortHorizon(self, draw, world)
+
+
+class Critic(eqx.Module):
+    """Value of a true state: tanh layers, then one number."""
+
+    layers: tuple[Linear, ...]
+
+    def __init__(self, sizes: tuple[int, ...], *, key: Key):
+        """Draw a critic; `sizes` are the features and the hidden layers."""
+        keys = jax.random.split(key, len(sizes))
+        self.layers = tuple(
+            Linear(inputs, outputs, key=layer_key)
+            for inputs, outputs, layer_key in zip(sizes, (*sizes[1:], 1), keys, strict=True)
+        )
+
+    def __call__(self, features: Float[Array, " F"]) -> Scalar:
+        """The value."""
+        for layer in self.layers[:-1]:
+            features = jnp.tanh(layer(features))
+        return self.layers[-1](features)[0]
+
+
+class Worlds(NamedTuple):
+    """All worlds of a learner between two steps; the last axis is the R worlds."""
+
+    observation: Float[Array, "N R"]
+    state: PyTree
+    carry: PyTree
+
+
+class Window(NamedTuple):
+    """What happened in one window, for the critic."""
+
+    features: Float[Array, "T F R"]
+    next_features: Float[Array, "T F R"]
+    """Of the state that a step led to, before any restart."""
+    reward: Float[Array, "T R"]
+    terminated: Bool[Array, "T R"]
+    truncated: Bool[Array, "T R"]
+
+
+class Learner(NamedTuple):
+    """One agent in training, with its critic and its worlds."""
+
+    policy: Policy
+    average: Policy
+    """Exponential average of `policy`; the one that is tested and kept."""
+    optimizer: PyTree
+    critic: Critic
+    target_critic: Critic
+    critic_optimizer: PyTree
+    worlds: Worlds
+    key: Key
+
+
+# Batch last throughout: a step of all worlds is then plain matrix products without transposes
+_over_worlds = partial(jax.vmap, in_axes=-1, out_axes=-1)
+
+
+class ShortHorizon(Trainer):
+    """Short-horizon actor-critic of one agent in one differentiable world."""
+
+    def __init__(self, config: ShortHorizonConfig, draw: DrawPolicy, world: Environment):
+        """Set up; raises ConfigError where settings do not fit."""
+        for name in ("population", "rollouts", "horizon", "updates_per_generation"):
+            if getattr(config, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(config, name)}.")
+        self.config = config
+        self.draw = draw
+        self.world = world
+        self.steps_per_generation = (
+            config.population * config.rollouts * config.horizon * config.updates_per_generation
+        )
+        rate = optax.cosine_decay_schedule(config.learning_rate, config.total_updates, 0.05)
+        self._optimizer = optax.chain(
+            optax.clip_by_global_norm(config.gradient_clip), optax.adam(rate, b1=0.7, b2=0.95)
+        )
+        self._critic_optimizer = optax.chain(
+            optax.clip_by_global_norm(1.0), optax.adam(config.critic_learning_rate)
+        )
+
+    def init(self, key: Key) -> Learner:
+        """P learners with weights, worlds and keys of their own."""
+        return jax.vmap(self._init_learner)(jax.random.split(key, self.config.population))
+
+    @partial(jax.jit, static_argnames="self")
+    def step(self, state: Learner) -> tuple[Learner, Metrics]:
+        """`updates_per_generation` windows of every learner."""
+
+        def train(learner: Learner) -> tuple[Learner, Scalar]:
+            updates = self.config.updates_per_generation
+            learner, rewards = jax.lax.scan(self._update, learner, None, length=updates)
+            # A window is not an episode: what it earns a step, times the steps of an episode
+            return learner, jnp.mean(rewards) * self.world.max_steps
+
+        state, returns = over_devices(jax.vmap(train), state, self.config.population)
+        return state, Metrics(jnp.max(returns), jnp.mean(returns), {})
+
+    def candidates(self, state: Learner) -> Policy:
+        """The averaged weights of every learner."""
+        return state.average
+
+    def _init_learner(self, key: Key) -> Learner:
+        key, key_policy, key_critic, key_worlds = jax.random.split(key, 4)
+        policy = self.draw(key_policy)
+        starts = jax.random.split(key_worlds, self.config.rollouts)
+        params = self.world.default_params
+        observation, state = jax.vmap(
+            lambda start: self.world.reset_env(start, params), out_axes=-1
+        )(starts)
+        carry = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf[..., None], (*leaf.shape, len(starts))),
+            policy.initial_carry(self.world.num_sensors),
+        )
+        features = self.world.critic_features(jax.tree.map(lambda leaf: leaf[..., 0], state))
+        critic = Critic((features.shape[0], *self.config.critic_sizes), key=key_critic)
+        return Learner(
+            policy=policy,
+            average=policy,
+            optimizer=self._optimizer.init(policy),
+            critic=critic,
+            target_critic=critic,
+            critic_optimizer=self._critic_optimizer.init(critic),
+            worlds=Worlds(observation, state, carry),
+            key=key,
+        )
+
+    def _update(self, learner: Learner, _: None) -> tuple[Learner, Scalar]:
+        key, key_window = jax.random.split(learner.key)
+        gradient, (worlds, window) = jax.grad(self._actor_loss, has_aux=True)(
+            learner.policy, learner.target_critic, key_window, learner.worlds
+        )
+        updates, optimizer = self._optimizer.update(gradient, learner.optimizer)
+        policy = optax.apply_updates(learner.policy, updates)
+        critic, critic_optimizer = self._fit_critic(learner, window)
+        config = self.config
+        return Learner(
+            policy=policy,
+            average=_move(learner.average, policy, 1 - config.average_decay),
+            optimizer=optimizer,
+            critic=critic,
+            target_critic=_move(learner.target_critic, critic, config.target_rate),
+            critic_optimizer=critic_optimizer,
+            worlds=jax.lax.stop_gradient(worlds),
+            key=key,
+        ), jnp.mean(window.reward) / (1 - config.discount)
+
+    def _actor_loss(
+        self, policy: Policy, critic: Critic, key: Key, worlds: Worlds
+    ) -> tuple[Scalar, tuple[Worlds, Window]]:
+        """Minus the mean discounted return of a window, and what happened in it."""
+        discount = self.config.discount
+        value, look = _over_worlds(critic), _over_worlds(self.world.critic_features)
+
+        def step(now: tuple, key: Key) -> tuple[tuple, Window]:
+            worlds, weight, total = now
+            features = look(worlds.state)
+            keys = jax.random.split(key, self.config.rollouts)
+            worlds, reward, terminated, truncated, next_features = _over_worlds(
+                partial(self._advance, policy)
+            )(keys, worlds)
+            reward = (1 - discount) * reward  # values are then of size 1
+            total = total + weight * reward
+            # Running out of time is not an end in itself: what would have followed counts
+            total = total + jnp.where(truncated, weight * discount * value(next_features), 0.0)
+            weight = jnp.where(terminated | truncated, 1.0, discount * weight)
+            window = Window(features, next_features, reward, terminated, truncated)
+            return (worlds, weight, total), jax.lax.stop_gradient(window)
+
+        rollouts = self.config.rollouts
+        start = (worlds, jnp.ones(rollouts), jnp.zeros(rollouts))
+        (worlds, weight, total), window = jax.lax.scan(
+            step, start, jax.random.split(key, self.config.horizon)
+        )
+        total = total + weight * value(look(worlds.state))  # SHAC eq. 5
+        return -jnp.mean(total) / (1 - discount) / self.config.horizon, (worlds, window)
+
+    def _advance(self, policy: Policy, key: Key, worlds: Worlds) -> tuple:
+        """One world, one step; starts anew where the episode ended."""
+        action, carry, _ = policy.step(worlds.observation, worlds.carry)
+        key_step, key_reset = jax.random.split(key)
+        params = self.world.default_params
+        observation, state, reward, terminated, truncated, _ = self.world.advance(
+            key_step, worlds.state, action, params
+        )
+        features = self.world.critic_features(state)
+        fresh_observation, fresh_state = self.world.reset_env(key_reset, params)
+        fresh = Worlds(
+            fresh_observation, fresh_state, policy.initial_carry(self.world.num_sensors)
+        )
+        worlds = jax.tree.map(
+            lambda new, old: jnp.where(terminated | truncated, new, old),
+            fresh,
+            Worlds(observation, state, carry),
+        )
+        return worlds, reward, terminated, truncated, features
+
+    def _fit_critic(self, learner: Learner, window: Window) -> tuple[Critic, PyTree]:
+        """A few steps towards TD(λ) targets of the target critic."""
+        config = self.config
+        values = jax.vmap(_over_worlds(learner.target_critic))(window.next_features)
+        values = jnp.where(window.terminated, 0.0, values)
+
+        def back(future: Array, now: tuple) -> tuple[Array, Array]:
+            reward, value, done = now
+            mixed = (1 - config.trace_decay) * value + config.trace_decay * future
+            target = reward + config.discount * jnp.where(done, value, mixed)
+            return target, target
+
+        done = window.terminated | window.truncated
+        _, targets = jax.lax.scan(back, values[-1], (window.reward, values, done), reverse=True)
+
+        def loss(critic: Critic) -> Scalar:
+            return jnp.mean((jax.vmap(_over_worlds(critic))(window.features) - targets) ** 2)
+
+        def fit(now: tuple[Critic, PyTree], _: None) -> tuple[tuple[Critic, PyTree], None]:
+            critic, optimizer = now
+            updates, optimizer = self._critic_optimizer.update(jax.grad(loss)(critic), optimizer)
+            return (optax.apply_updates(critic, updates), optimizer), None
+
+        start = (learner.critic, learner.critic_optimizer)
+        return jax.lax.scan(fit, start, None, length=config.critic_epochs)[0]
+
+
+def _move(average: PyTree, target: PyTree, rate: float) -> PyTree:
+    return jax.tree.map(lambda old, new: old + rate * (new - old), average, target)

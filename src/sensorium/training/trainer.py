@@ -1,0 +1,46 @@
+"""The interface of every way to train: a state of arrays, and a step that advances it by a generation.
+
+Everything a run needs to continue bit for bit is in the state; `run.py` checkpoints it, tests the
+candidates and keeps the best.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sensorium.policies import Policy
+from sensorium.types import Key, PyTree, Scalar
+
+
+DrawPolicy = Callable[[Key], Policy]
+"""Draws an agent with random weights; the same architecture for every key."""
+
+
+class Metrics(NamedTuple):
+    """What a generation reports of its own training episodes."""
+
+    best: Scalar
+    """Best mean return of an individual (of a window's worth, for gradients)."""
+    mean: Scalar
+    """Mean over the population."""
+    extra: dict[str, Scalar]
+    """More numbers, for TensorBoard."""
+
+
+class Trainer(abc.ABC):
+    """A way to train."""
+
+    steps_per_generation: int
+    """World steps that a generation takes, for the progress display."""
+
+    @abc.abstractmethod
+    def init(self, key: Key) -> PyTree:
+        """The state before the first generation: arrays and random keys only."""
+
+    @abc.abstractmethod
+    def step(self, state: PyTree) -> tuple[PyTree, Metrics]:
+        """One generation. The same state always gives the same result, bit for bit."""
+
+    @abc.abstractmethod
+    def candidates(self, state: PyTree) -> Policy:
+        """The agents to be tested now, stacked on a leading axis."""

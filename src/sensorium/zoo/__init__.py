@@ -1,0 +1,7 @@
+"""Trained agents: the shipped ones, those of runs and files, and the authors'."""
+
+from sensorium.zoo.agent import Agent as Agent
+from sensorium.zoo.agent import load as load
+from sensorium.zoo.agent import names as names
+from sensorium.zoo.agent import zoo_directory as zoo_directory
+from sensorium.zoo.published import read_published as read_published

@@ -1,0 +1,108 @@
+"""Agents as files: load one by the name of the zoo, from a run, or from a file; save one."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from sensorium.errors import AgentFileError, SensoriumError, did_you_mean
+from sensorium.policies import Policy
+from sensorium.recipes import Recipe
+from sensorium.serialisation import load_pytree, read_header, save_pytree
+from sensorium.training.checkpoints import BEST
+from sensorium.types import Action, Observation, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Agent:
+    """A trained policy, what it was trained by, and what is known of it.
+
+        agent = sensorium.load("cartpole-pi")
+        carry = agent.initial_carry(5)
+        action, carry = agent(observation, carry)
+    """
+
+    policy: Policy
+    recipe: Recipe
+    card: dict[str, Any]
+    """Training and scores, as in the zoo's `.json` beside the weights; may be empty."""
+
+    @property
+    def name(self) -> str:
+        """The recipe's name."""
+        return self.recipe.name
+
+    def initial_carry(self, num_sensors: int) -> PyTree:
+        """As `Policy.initial_carry`."""
+        return self.policy.initial_carry(num_sensors)
+
+    def __call__(self, observation: Observation, carry: PyTree) -> tuple[Action, PyTree]:
+        """As `Policy.__call__`: checked, one step."""
+        return self.policy(observation, carry)
+
+    def save(self, path: Path | str) -> None:
+        """Write weights and recipe as one safetensors file; WriteError leaves nothing partial."""
+        save_pytree(path, self.policy, {"recipe": self.recipe.to_json(), "card": self.card})
+
+
+def zoo_directory() -> Path:
+    """Where the shipped agents are: `zoo/` of a checkout, or inside the installed package.
+
+    The environment variable `SENSORIUM_ZOO` names another place.
+    """
+    if "SENSORIUM_ZOO" in os.environ:
+        return Path(os.environ["SENSORIUM_ZOO"])
+    installed = Path(__file__).parent / "agents"
+    return installed if installed.is_dir() else Path(__file__).parents[3] / "zoo"
+
+
+def names() -> list[str]:
+    """Every agent of the zoo."""
+    return sorted(path.stem for path in zoo_directory().glob("*.safetensors"))
+
+
+def load(source: Path | str) -> Agent:
+    """Load an agent.
+
+    Args:
+        source: A name of the zoo (`"cartpole-pi"`), a run directory (its best agent) or a file.
+
+    Returns:
+        The agent.
+
+    Raises:
+        UnknownNameError: There is no such agent; the nearest names are given.
+        AgentFileError: The file is damaged, or does not fit its own description.
+    """
+    path = Path(source)
+    if path.is_dir():
+        if not (path / BEST).exists():
+            raise AgentFileError(f"{path} has no {BEST} yet: no test has been made in that run.")
+        return _load_file(path / BEST)
+    if path.is_file() or path.suffix or len(path.parts) > 1:
+        return _load_file(path)
+    shipped = zoo_directory() / f"{source}.safetensors"
+    if not shipped.is_file():
+        raise did_you_mean("agent", str(source), names())
+    return _load_file(shipped)
+
+
+def _load_file(path: Path) -> Agent:
+    header = read_header(path)
+    if "recipe" not in header:
+        raise AgentFileError(f"{path} holds no agent: its header names no recipe.")
+    try:
+        recipe = Recipe.from_json(header["recipe"])
+        like = recipe.blank_policy()
+    except (SensoriumError, TypeError, KeyError) as error:
+        raise AgentFileError(f"{path} holds no agent of this version: {error}") from error
+    policy = load_pytree(path, like)
+    return Agent(policy, recipe, _read_card(path, header))
+
+
+def _read_card(path: Path, header: dict[str, Any]) -> dict[str, Any]:
+    beside = path.with_suffix(".json")
+    if beside.is_file():
+        return json.loads(beside.read_text())
+    return header.get("card", {key: header[key] for key in header if key != "recipe"})

@@ -1,0 +1,49 @@
+"""The cards of the zoo: what each agent is, what it cost, and what it scores."""
+
+from typing import Any
+
+from rich.table import Table
+
+from sensorium.evaluation.report import console_for, write
+from sensorium.zoo.agent import load, names
+
+
+def show_all(json: str | None) -> None:
+    """Print every agent and every recipe; the agents' cards as JSON if asked."""
+    from sensorium.recipes import RECIPES
+
+    cards = {name: load(name).card for name in names()}
+    write(cards, json)
+    table = Table(title="Agents and recipes")
+    for column in ("name", "parameters", "plain", "shuffled", "+5 noise channels"):
+        table.add_column(column, justify="left" if column == "name" else "right")
+    table.add_column("what it is")
+    for name, recipe in RECIPES.items():
+        card = cards.get(name, {})
+        table.add_row(
+            name,
+            str(card.get("parameters", "-")),
+            *(_mean(card, senses) for senses in ("plain", "shuffled", "+5 noise channels")),
+            recipe.summary,
+        )
+    console_for(json).print(table)
+
+
+def show_card(agent: str, json: str | None) -> None:
+    """Print the card of one agent."""
+    card = load(agent).card
+    write(card, json)
+    table = Table(title=agent, show_header=False)
+    for name, value in card.items():
+        if name != "scores":
+            table.add_row(name, str(value))
+    for senses, scores in card.get("scores", {}).items():
+        low, high = scores["ci95"]
+        text = f"{scores['mean']:.1f} ± {scores['std']:.1f} (95% {low:.0f} to {high:.0f})"
+        table.add_row(senses, text)
+    console_for(json).print(table)
+
+
+def _mean(card: dict[str, Any], senses: str) -> str:
+    scores = card.get("scores", {}).get(senses)
+    return "-" if scores is None else f"{scores['mean']:.0f} ± {scores['std']:.0f}"

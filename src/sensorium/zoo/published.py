@@ -1,0 +1,49 @@
+"""The authors' trained weights: flat vectors in an npz file, read into our policies."""
+
+import zipfile
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sensorium.errors import AgentFileError, did_you_mean
+from sensorium.policies import AttentionNeuronConfig, Policy, from_vector
+
+_ARCHITECTURES = {
+    "cartpole_pi": (AttentionNeuronConfig(), 5, 1),
+    "ant_pi": (
+        AttentionNeuronConfig(num_queries=32, bias=True, scale=True, controller_sizes=(32,)),
+        28,
+        8,
+    ),
+}
+"""Architecture, sensors and actions of each published agent."""
+
+
+def read_published(name: str, path: Path | str) -> Policy:
+    """Read one of the published agents.
+
+    Args:
+        name: `"cartpole_pi"` (913 parameters) or `"ant_pi"` (2,504).
+        path: An npz file with the flat vector under the key `params`.
+
+    Returns:
+        The agent.
+
+    Raises:
+        UnknownNameError: There is no such published agent.
+        AgentFileError: The file cannot be read, or its vector is of another length.
+    """
+    if name not in _ARCHITECTURES:
+        raise did_you_mean("published agent", name, _ARCHITECTURES)
+    config, num_sensors, num_actions = _ARCHITECTURES[name]
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            vector = np.asarray(file["params"], np.float32)
+    except KeyError as error:
+        raise AgentFileError(f"{path} has no array named 'params'.") from error
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise AgentFileError(f"{path} is missing, truncated or not an npz file.") from error
+    like = config.build(num_sensors, num_actions, jax.random.key(0))
+    return from_vector(jnp.asarray(vector).reshape(-1), like)
