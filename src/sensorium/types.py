@@ -16,10 +16,14 @@ The letters used in shape annotations:
 
 from typing import Any
 
+import jax
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 Key = PRNGKeyArray
 """A JAX random key; each is consumed once."""
+
+Keys = jax.Array
+"""Many random keys, along a leading axis."""
 
 Scalar = Float[Array, ""]
 Flag = Bool[Array, ""]

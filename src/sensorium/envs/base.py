@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from sensorium.types import Action, Flag, Key, Observation, PyTree, Scalar
 
@@ -84,6 +84,15 @@ class Environment(abc.ABC):
         Returns:
             Observation, state (its `time` one larger), reward, terminated, info.
         """
+
+    @abc.abstractmethod
+    def observe(self, state: PyTree) -> Observation:
+        """What the sensors read in `state`, before any perturbation."""
+
+    def sources(self, state: PyTree) -> Int[Array, " N"]:
+        """Which sensor each channel of the observation of `state` carries, -1 for noise."""
+        del state
+        return jnp.arange(self.num_sensors)
 
     def critic_features(self, state: PyTree) -> Float[Array, " F"]:
         """The true state for a critic in training, unperturbed and in fixed order, of size about 1.

@@ -123,7 +123,7 @@ class CartPoleSwingUpHarder(Environment):
             angular_velocity=start[3],
             time=jnp.zeros((), jnp.int32),
         )
-        return observe(state), state
+        return self.observe(state), state
 
     def step_env(
         self, key: Key, state: CartPoleState, action: Action, params: Any
@@ -132,11 +132,23 @@ class CartPoleSwingUpHarder(Environment):
         del key
         state = integrate(state, action[0], params)
         terminated = jnp.abs(state.position) > params.track
-        return observe(state), state, reward(state, params), terminated, {}
+        return self.observe(state), state, reward(state, params), terminated, {}
+
+    def observe(self, state: CartPoleState) -> Observation:
+        """The five sensors, along a new leading axis."""
+        return jnp.stack(
+            [
+                state.position,
+                state.velocity,
+                jnp.cos(state.angle),
+                jnp.sin(state.angle),
+                state.angular_velocity,
+            ]
+        )
 
     def critic_features(self, state: CartPoleState) -> Float[Array, "5"]:
         """The five sensors, velocities divided by 10 and the position by 2.4."""
-        return observe(state) / jnp.array([2.4, 10.0, 1.0, 1.0, 10.0])
+        return self.observe(state) / jnp.array([2.4, 10.0, 1.0, 1.0, 10.0])
 
 
 def integrate(state: CartPoleState, action: Array, params: Any) -> CartPoleState:
@@ -159,19 +171,6 @@ def integrate(state: CartPoleState, action: Array, params: Any) -> CartPoleState
         angle=state.angle + step * state.angular_velocity,
         angular_velocity=state.angular_velocity + step * angular_acceleration,
         time=state.time + 1,
-    )
-
-
-def observe(state: CartPoleState) -> Observation:
-    """The five sensors, along a new leading axis."""
-    return jnp.stack(
-        [
-            state.position,
-            state.velocity,
-            jnp.cos(state.angle),
-            jnp.sin(state.angle),
-            state.angular_velocity,
-        ]
     )
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from sensorium.envs.base import Environment
 from sensorium.perturbations.perturbation import Perturbation
@@ -82,6 +82,14 @@ class Perturbed(Environment):
         observation, senses = self.perturbation.apply(key_senses, state.senses, observation)
         state = PerturbedState(world, senses, self.world.time(world))
         return observation, state, reward, terminated, info
+
+    def observe(self, state: PerturbedState) -> Observation:
+        """Those of the world, unperturbed."""
+        return self.world.observe(state.world)
+
+    def sources(self, state: PerturbedState) -> Int[Array, " N"]:
+        """Followed back through the perturbation."""
+        return self.perturbation.sources(state.senses, self.world.num_sensors)
 
     def critic_features(self, state: PerturbedState) -> Float[Array, " F"]:
         """Those of the world: a critic sees through the perturbation."""

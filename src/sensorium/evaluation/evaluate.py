@@ -14,7 +14,7 @@ from sensorium.evaluation.statistics import Summary, summarise
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy
 from sensorium.rollout import run_episodes
-from sensorium.types import Key
+from sensorium.types import Keys
 
 _EVALUATION = 0x5C0  # keeps these seeds apart from those of training and of choosing the best
 
@@ -42,7 +42,7 @@ class Scores:
         return {**fields, **summary, "returns": returns, **tail}
 
 
-def evaluation_keys(seed: int, episodes: int) -> Key:
+def evaluation_keys(seed: int, episodes: int) -> Keys:
     """Keys of the episodes of an evaluation; never those of a training run.
 
     Episode `i` of a seed is the same start whatever the number of episodes and the perturbation, so that

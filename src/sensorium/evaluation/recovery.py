@@ -17,7 +17,7 @@ from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
 from sensorium.policies import Policy
 from sensorium.rollout import run_episodes
-from sensorium.types import Key, Observation, Order
+from sensorium.types import Key, Keys, Observation, Order
 
 
 class _Waiting(NamedTuple):
@@ -50,6 +50,10 @@ class ShuffleOnce(Perturbation):
         order = jnp.where(state.age >= self.at, state.order, natural)
         return observation[order], state._replace(age=state.age + 1)
 
+    def sources(self, state: _Waiting, num_sensors: int) -> Order:
+        """The natural order, then the new one; the step that was just shown counts."""
+        return jnp.where(state.age > self.at, state.order, jnp.arange(num_sensors))
+
     def __str__(self) -> str:
         return f"shuffled at step {self.at}"
 
@@ -65,7 +69,7 @@ class Recovery(NamedTuple):
     """How many episodes the means are over."""
 
 
-def recovery_curve(policy: Policy, world: Environment, keys: Key, at: int = 500) -> Recovery:
+def recovery_curve(policy: Policy, world: Environment, keys: Keys, at: int = 500) -> Recovery:
     """Shuffle once at step `at`, and compare with the same episodes left alone.
 
     Args:
@@ -103,7 +107,7 @@ def recovery_curve(policy: Policy, world: Environment, keys: Key, at: int = 500)
 
 
 @eqx.filter_jit
-def _code_distances(policy: Policy, world: Environment, keys: Key, at: int) -> Float[Array, "R T"]:
+def _code_distances(policy: Policy, world: Environment, keys: Keys, at: int) -> Float[Array, "R T"]:
     """Squared distance of codes on the same readings, memories left behind or moved along."""
 
     def one(key: Key) -> Float[Array, " T"]:

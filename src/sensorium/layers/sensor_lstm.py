@@ -32,10 +32,10 @@ class SensorMemory(NamedTuple):
 class SensorLSTM(eqx.Module):
     """One LSTM step for every sensor: its own reading and the previous action in, features out."""
 
-    weight_ih: Float[Array, "4*H 1+A"]
-    weight_hh: Float[Array, "4*H H"]
-    bias_ih: Float[Array, " 4*H"]
-    bias_hh: Float[Array, " 4*H"]
+    weight_ih: Float[Array, "gates inputs"]
+    weight_hh: Float[Array, "gates H"]
+    bias_ih: Float[Array, " gates"]
+    bias_hh: Float[Array, " gates"]
 
     def __init__(self, num_actions: int, hidden_size: int, *, key: Key):
         """Draw weights of variance 1/fan-in, biases zero, and a forget gate that starts open."""

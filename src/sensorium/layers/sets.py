@@ -32,7 +32,7 @@ class DeepSets(eqx.Module):
     """Sum of what a small network says of each sensor, then one layer."""
 
     lstm: SensorLSTM
-    sensor_weight: Float[Array, "D H+1"]
+    sensor_weight: Float[Array, "D features"]
     sensor_bias: Float[Array, " D"]
     code_weight: Float[Array, "M D"]
     code_bias: Float[Array, " M"]
@@ -79,9 +79,9 @@ class SetTransformer(eqx.Module):
 
     lstm: SensorLSTM
     seeds: Float[Array, "S D"]
-    key_weight: Float[Array, "D H+1"]
-    value_weight: Float[Array, "D H+1"]
-    code_weight: Float[Array, "M S*D"]
+    key_weight: Float[Array, "D features"]
+    value_weight: Float[Array, "D features"]
+    code_weight: Float[Array, "M gathered"]
     code_bias: Float[Array, " M"]
     num_heads: int = eqx.field(static=True)
 

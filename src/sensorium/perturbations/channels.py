@@ -44,6 +44,11 @@ class Duplicate(Perturbation):
         del key
         return jnp.tile(observation, self.copies), state
 
+    def sources(self, state: PyTree, num_sensors: int) -> Int[Array, " channels"]:
+        """All sensors, again and again."""
+        del state
+        return jnp.tile(jnp.arange(num_sensors), self.copies)
+
     def __str__(self) -> str:
         return "doubled" if self.copies == 2 else f"{self.copies} copies"
 
@@ -75,6 +80,11 @@ class NoiseChannels(Perturbation):
         """Append the noise."""
         noise = self.sigma * jax.random.normal(key, (self.count,), observation.dtype)
         return jnp.concatenate([observation, noise]), state
+
+    def sources(self, state: PyTree, num_sensors: int) -> Int[Array, " channels"]:
+        """All sensors, then noise."""
+        del state
+        return jnp.concatenate([jnp.arange(num_sensors), jnp.full(self.count, -1)])
 
     def __str__(self) -> str:
         sigma = "" if self.sigma == 0.1 else f" of sigma {self.sigma:g}"
@@ -111,6 +121,11 @@ class Drop(Perturbation):
         """Keep those."""
         del key
         return observation[state], state
+
+    def sources(self, state: Int[Array, " kept"], num_sensors: int) -> Int[Array, " kept"]:
+        """Those that are left."""
+        del num_sensors
+        return state
 
     def __str__(self) -> str:
         return f"{self.count} dropped"

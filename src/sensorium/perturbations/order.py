@@ -29,6 +29,11 @@ class Shuffle(Perturbation):
         del key
         return observation[state], state
 
+    def sources(self, state: Order, num_sensors: int) -> Order:
+        """The order of this episode."""
+        del num_sensors
+        return state
+
     def __str__(self) -> str:
         return "shuffled"
 
@@ -70,6 +75,11 @@ class Reshuffle(Perturbation):
         order = jnp.where(expired, fresh, state.order)
         age = jnp.where(expired, 0, state.age) + 1
         return observation[order], ReshuffleState(order, age)
+
+    def sources(self, state: ReshuffleState, num_sensors: int) -> Order:
+        """The order now."""
+        del num_sensors
+        return state.order
 
     def __str__(self) -> str:
         return f"reshuffled every {self.every}"

@@ -11,7 +11,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from sensorium.errors import ConfigError
 from sensorium.types import Key, Observation, PyTree
@@ -53,6 +53,10 @@ class Perturbation(abc.ABC):
         """
 
     @abc.abstractmethod
+    def sources(self, state: PyTree, num_sensors: int) -> Int[Array, " channels"]:
+        """Which sensor each channel carries now, -1 for noise; of the state that `apply` returned."""
+
+    @abc.abstractmethod
     def __str__(self) -> str:
         """Short name for tables."""
 
@@ -74,6 +78,11 @@ class Identity(Perturbation):
         """Pass it on."""
         del key
         return observation, state
+
+    def sources(self, state: PyTree, num_sensors: int) -> Int[Array, " channels"]:
+        """Each carries its own."""
+        del state
+        return jnp.arange(num_sensors)
 
     def __str__(self) -> str:
         return "plain"
@@ -117,6 +126,14 @@ class Compose(Perturbation):
             states.append(part_state)
         return observation, tuple(states)
 
+    def sources(self, state: PyTree, num_sensors: int) -> Int[Array, " channels"]:
+        """Followed back through all parts."""
+        carried = jnp.arange(num_sensors)
+        for part, part_state in zip(self.parts, state, strict=True):
+            source = part.sources(part_state, carried.shape[0])
+            carried = jnp.where(source >= 0, carried[source], -1)
+        return carried
+
     def __str__(self) -> str:
         return " + ".join(str(part) for part in self.parts) or "plain"
 
@@ -145,5 +162,7 @@ def check_perturbation(perturbation: Perturbation, num_sensors: int = 5) -> None
         channels, state = perturbation.apply(jax.random.key(step), state, readings)
         if channels.shape != (expected,):
             raise ConfigError(f"{name} promises {expected} channels, gave shape {channels.shape}.")
+        if perturbation.sources(state, num_sensors).shape != (expected,):
+            raise ConfigError(f"{name} does not name the source of each of its {expected} channels.")
         if jax.eval_shape(lambda state=state: state) != structure:
             raise ConfigError(f"{name} changes the structure of its state in a step.")

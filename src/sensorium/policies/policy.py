@@ -7,14 +7,15 @@ One agent, one step; batch with `jax.vmap` or `equinox.filter_vmap`.
 """
 
 import abc
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sensorium.errors import ConfigError, ObservationError
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
 from sensorium.types import Action, Attention, Code, Observation, Order, PyTree
 
@@ -65,6 +66,10 @@ class Policy(eqx.Module):
         """
         return carry
 
+    def sensor_features(self, carry: PyTree) -> Float[Array, "H N"]:
+        """What each sensor says of itself after a step; empty for policies without such features."""
+        return jnp.zeros((0, 0))
+
     def with_code_scale(self, factor: float) -> "Policy":
         """The policy with the sum over its sensors multiplied by `factor` (AN section 4.1).
 
@@ -72,11 +77,11 @@ class Policy(eqx.Module):
         """
         return self
 
-    def __call__(self, observation: Observation, carry: PyTree) -> tuple[Action, PyTree]:
+    def __call__(self, observation: Any, carry: PyTree) -> tuple[Action, PyTree]:
         """One checked step.
 
         Args:
-            observation: N readings, float and finite.
+            observation: N readings, finite numbers; an array or whatever makes one.
             carry: From `initial_carry`, or from the step before.
 
         Returns:
@@ -90,7 +95,7 @@ class Policy(eqx.Module):
         return action, carry
 
 
-def check_observation(observation: Array) -> Observation:
+def check_observation(observation: Any) -> Observation:
     """Return `observation` as float32 of shape (N,), or say what is wrong with it.
 
     Inside compiled code values are not known yet, so only shape and dtype are checked there.
@@ -105,12 +110,11 @@ def check_observation(observation: Array) -> Observation:
         ObservationError: It is not a vector of at least one real, finite number.
     """
     traced = isinstance(observation, jax.core.Tracer)
-    try:
-        array = observation if traced else jnp.asarray(observation)
-    except (TypeError, ValueError) as error:
+    array = observation if isinstance(observation, jax.Array) else np.asarray(observation)
+    if array.dtype.kind in "OUS":
         raise ObservationError(
             f"An observation must be an array of numbers, got {type(observation).__name__}."
-        ) from error
+        )
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise ObservationError(f"An observation must hold real numbers, got dtype {array.dtype}.")
     if array.ndim != 1 or array.shape[0] < 1:
@@ -118,10 +122,11 @@ def check_observation(observation: Array) -> Observation:
             f"An observation must be one vector of N sensors, got shape {array.shape}; "
             "batch with jax.vmap."
         )
-    if not traced and not bool(jnp.all(jnp.isfinite(array))):
-        bad = int(jnp.argmin(jnp.isfinite(array)))
-        raise ObservationError(f"Sensor {bad} reads {array[bad]}; observations must be finite.")
-    return array.astype(jnp.float32)
+    readings = jnp.asarray(array, jnp.float32)
+    if not traced and not bool(jnp.all(jnp.isfinite(readings))):
+        bad = int(jnp.argmin(jnp.isfinite(readings)))
+        raise ObservationError(f"Sensor {bad} reads {readings[bad]}; observations must be finite.")
+    return readings
 
 
 def check_sensors(num_sensors: int, expected: int | None = None, why: str = "") -> None:

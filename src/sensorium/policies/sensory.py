@@ -11,6 +11,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from sensorium.layers import (
     AttentionNeuron,
@@ -59,6 +60,10 @@ class SensoryPolicy(Policy):
     def reordered(self, carry: SensoryCarry, order: Order) -> SensoryCarry:
         """Move the memory of each sensor along with it."""
         return carry._replace(memory=carry.memory.reordered(order))
+
+    def sensor_features(self, carry: SensoryCarry) -> Float[Array, "H N"]:
+        """What the LSTM of each sensor says."""
+        return carry.memory.hidden
 
     def with_code_scale(self, factor: float) -> "SensoryPolicy":
         """Multiply the sum over sensors by `factor`; no effect on a softmax (Set Transformer)."""

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment
 from sensorium.policies import Policy
-from sensorium.types import Key
+from sensorium.types import Key, Keys
 
 
 class Episode(NamedTuple):
@@ -67,13 +67,13 @@ def run_episode(policy: Policy, world: Environment, key: Key) -> Episode:
 
 
 @eqx.filter_jit
-def run_episodes(policy: Policy, world: Environment, keys: Key) -> Episode:
+def run_episodes(policy: Policy, world: Environment, keys: Keys) -> Episode:
     """One policy, an episode for each of R keys; results have a leading axis R."""
     return jax.vmap(lambda key: run_episode(policy, world, key))(keys)
 
 
 @eqx.filter_jit
-def run_population(policies: Policy, world: Environment, keys: Key) -> Episode:
+def run_population(policies: Policy, world: Environment, keys: Keys) -> Episode:
     """P policies, R episodes each with the same R keys; results have leading axes P, R.
 
     Args:

@@ -24,10 +24,10 @@ from jaxtyping import Array, Float
 from sensorium.envs import Environment
 from sensorium.layers import AttentionNeuron, NonlinearKeys, PublishedNonlinearKeys, nonlinear_map
 from sensorium.policies import Controller, FeedForwardPolicy, Policy, SensoryPolicy
-from sensorium.rollout.device import Episode, run_population
-from sensorium.types import Key, PyTree
+from sensorium.rollout.device import run_population
+from sensorium.types import Key, Keys, PyTree
 
-Row = Float[Array, "*sensors P R"]
+Row = Float[Array, "... P R"]
 """One number for each rollout, perhaps for each sensor too."""
 
 BatchStep = Callable[[Row, PyTree], tuple[Row, PyTree]]
@@ -41,7 +41,7 @@ def supports(policy: Policy) -> bool:
 
 
 def fused_returns(
-    policies: Policy, world: Environment, keys: Key, block_episodes: int = 512
+    policies: Policy, world: Environment, keys: Keys, block_episodes: int = 512
 ) -> Float[Array, "P R"]:
     """Returns of P policies on R episodes each, the same R keys for all.
 
@@ -72,7 +72,7 @@ def fused_returns(
     return totals.reshape(-1, keys.shape[0])[:size]
 
 
-def _block_returns(policies: Policy, world: Environment, keys: Key) -> Float[Array, "P R"]:
+def _block_returns(policies: Policy, world: Environment, keys: Keys) -> Float[Array, "P R"]:
     size, params = jax.tree.leaves(policies)[0].shape[0], world.default_params
     key_pairs = jax.vmap(jax.random.split)(keys)  # (R, 2)
     observation, world_state = jax.vmap(

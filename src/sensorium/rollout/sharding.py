@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from sensorium.envs import Environment
 from sensorium.policies import Policy
 from sensorium.rollout.fused import fused_returns
-from sensorium.types import Key, PyTree
+from sensorium.types import Keys, PyTree
 
 def use_all_cores(num_devices: int | None = None) -> None:
     """Let XLA see each core of a CPU as a device of its own, and use its widest vectors.
@@ -64,7 +64,7 @@ def over_devices(
 
 
 @eqx.filter_jit
-def returns_of_population(policies: Policy, world: Environment, keys: Key) -> Float[Array, "P R"]:
+def returns_of_population(policies: Policy, world: Environment, keys: Keys) -> Float[Array, "P R"]:
     """Returns of P policies on R episodes each, computed on all devices.
 
     The result does not depend on the number of devices.

@@ -21,7 +21,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
@@ -61,6 +61,12 @@ class ShortHorizonConfig:
     """How fast the target critic follows, for each update."""
     average_decay: float = 0.99
     """Of the exponential average of the weights."""
+    identity_weight: float = 0.0
+    """Weight of a second lesson: each sensor learns to tell which one it is (see `_identity_loss`)."""
+    world_gradient_clip: float = 1.0
+    """Largest norm of what flows back through one world in one step, in units of its share of the loss.
+
+    Swinging poles are chaotic: without this a single world can drown all others."""
     gradient_clip: float = 1.0
     """Largest norm of a gradient; longer ones are shortened to it."""
 
@@ -89,6 +95,14 @@ class Critic(eqx.Module):
         return self.layers[-1](features)[0]
 
 
+class Student(NamedTuple):
+    """What gradients change: the agent, and a probe that is thrown away after training."""
+
+    policy: Policy
+    probe: Linear
+    """From what a sensor says to which one it is; the last class is noise."""
+
+
 class Worlds(NamedTuple):
     """All worlds of a learner between two steps; the last axis is the R worlds."""
 
@@ -111,9 +125,9 @@ class Window(NamedTuple):
 class Learner(NamedTuple):
     """One agent in training, with its critic and its worlds."""
 
-    policy: Policy
+    student: Student
     average: Policy
-    """Exponential average of `policy`; the one that is tested and kept."""
+    """Exponential average of the student's policy; the one that is tested and kept."""
     optimizer: PyTree
     critic: Critic
     target_critic: Critic
@@ -144,6 +158,9 @@ class ShortHorizon(Trainer):
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(config.gradient_clip), optax.adam(rate, b1=0.7, b2=0.95)
         )
+        # Of one world's share of the loss, which is a mean over worlds and steps
+        share = 1 / (config.rollouts * config.horizon * (1 - config.discount))
+        self._largest_cotangent = config.world_gradient_clip * share
         self._critic_optimizer = optax.chain(
             optax.clip_by_global_norm(1.0), optax.adam(config.critic_learning_rate)
         )
@@ -170,7 +187,7 @@ class ShortHorizon(Trainer):
         return state.average
 
     def _init_learner(self, key: Key) -> Learner:
-        key, key_policy, key_critic, key_worlds = jax.random.split(key, 4)
+        key, key_policy, key_probe, key_critic, key_worlds = jax.random.split(key, 5)
         policy = self.draw(key_policy)
         starts = jax.random.split(key_worlds, self.config.rollouts)
         params = self.world.default_params
@@ -183,10 +200,11 @@ class ShortHorizon(Trainer):
         )
         features = self.world.critic_features(jax.tree.map(lambda leaf: leaf[..., 0], state))
         critic = Critic((features.shape[0], *self.config.critic_sizes), key=key_critic)
+        student = Student(policy, self._draw_probe(policy, key_probe))
         return Learner(
-            policy=policy,
+            student=student,
             average=policy,
-            optimizer=self._optimizer.init(policy),
+            optimizer=self._optimizer.init(student),
             critic=critic,
             target_critic=critic,
             critic_optimizer=self._critic_optimizer.init(critic),
@@ -197,15 +215,15 @@ class ShortHorizon(Trainer):
     def _update(self, learner: Learner, _: None) -> tuple[Learner, Scalar]:
         key, key_window = jax.random.split(learner.key)
         gradient, (worlds, window) = jax.grad(self._actor_loss, has_aux=True)(
-            learner.policy, learner.target_critic, key_window, learner.worlds
+            learner.student, learner.target_critic, key_window, learner.worlds
         )
         updates, optimizer = self._optimizer.update(gradient, learner.optimizer)
-        policy = optax.apply_updates(learner.policy, updates)
+        student = optax.apply_updates(learner.student, updates)
         critic, critic_optimizer = self._fit_critic(learner, window)
         config = self.config
         return Learner(
-            policy=policy,
-            average=_move(learner.average, policy, 1 - config.average_decay),
+            student=student,
+            average=_move(learner.average, student.policy, 1 - config.average_decay),
             optimizer=optimizer,
             critic=critic,
             target_critic=_move(learner.target_critic, critic, config.target_rate),
@@ -215,38 +233,46 @@ class ShortHorizon(Trainer):
         ), jnp.mean(window.reward) / (1 - config.discount)
 
     def _actor_loss(
-        self, policy: Policy, critic: Critic, key: Key, worlds: Worlds
+        self, student: Student, critic: Critic, key: Key, worlds: Worlds
     ) -> tuple[Scalar, tuple[Worlds, Window]]:
         """Minus the mean discounted return of a window, and what happened in it."""
+        policy = student.policy
         discount = self.config.discount
         value, look = _over_worlds(critic), _over_worlds(self.world.critic_features)
 
         def step(now: tuple, key: Key) -> tuple[tuple, Window]:
-            worlds, weight, total = now
-            features = look(worlds.state)
+            worlds, weight, total, identity = now
+            worlds = _clip_backwards(worlds, self._largest_cotangent)
+            features, sources = look(worlds.state), _over_worlds(self.world.sources)(worlds.state)
             keys = jax.random.split(key, self.config.rollouts)
-            worlds, reward, terminated, truncated, next_features = _over_worlds(
+            said, worlds, reward, terminated, truncated, next_features = _over_worlds(
                 partial(self._advance, policy)
             )(keys, worlds)
+            if self.config.identity_weight:
+                identity = identity + _over_worlds(partial(_identity_loss, student.probe))(
+                    said, sources
+                )
             reward = (1 - discount) * reward  # values are then of size 1
             total = total + weight * reward
             # Running out of time is not an end in itself: what would have followed counts
             total = total + jnp.where(truncated, weight * discount * value(next_features), 0.0)
             weight = jnp.where(terminated | truncated, 1.0, discount * weight)
             window = Window(features, next_features, reward, terminated, truncated)
-            return (worlds, weight, total), jax.lax.stop_gradient(window)
+            return (worlds, weight, total, identity), jax.lax.stop_gradient(window)
 
         rollouts = self.config.rollouts
-        start = (worlds, jnp.ones(rollouts), jnp.zeros(rollouts))
-        (worlds, weight, total), window = jax.lax.scan(
+        start = (worlds, jnp.ones(rollouts), jnp.zeros(rollouts), jnp.zeros(rollouts))
+        (worlds, weight, total, identity), window = jax.lax.scan(
             step, start, jax.random.split(key, self.config.horizon)
         )
         total = total + weight * value(look(worlds.state))  # SHAC eq. 5
-        return -jnp.mean(total) / (1 - discount) / self.config.horizon, (worlds, window)
+        loss = -jnp.mean(total) / (1 - discount) + self.config.identity_weight * jnp.mean(identity)
+        return loss / self.config.horizon, (worlds, window)
 
     def _advance(self, policy: Policy, key: Key, worlds: Worlds) -> tuple:
         """One world, one step; starts anew where the episode ended."""
         action, carry, _ = policy.step(worlds.observation, worlds.carry)
+        said = policy.sensor_features(carry)
         key_step, key_reset = jax.random.split(key)
         params = self.world.default_params
         observation, state, reward, terminated, truncated, _ = self.world.advance(
@@ -262,7 +288,12 @@ class ShortHorizon(Trainer):
             fresh,
             Worlds(observation, state, carry),
         )
-        return worlds, reward, terminated, truncated, features
+        return said, worlds, reward, terminated, truncated, features
+
+    def _draw_probe(self, policy: Policy, key: Key) -> Linear:
+        world = self.world
+        said = policy.sensor_features(policy.initial_carry(world.num_sensors))
+        return Linear(said.shape[0], world.num_sensors + 1, key=key)
 
     def _fit_critic(self, learner: Learner, window: Window) -> tuple[Critic, PyTree]:
         """A few steps towards TD(λ) targets of the target critic."""
@@ -289,6 +320,42 @@ class ShortHorizon(Trainer):
 
         start = (learner.critic, learner.critic_optimizer)
         return jax.lax.scan(fit, start, None, length=config.critic_epochs)[0]
+
+
+def _identity_loss(
+    probe: Linear, said: Float[Array, "H N"], sources: Int[Array, " N"]
+) -> Scalar:
+    """Cross-entropy of telling, from what a sensor says, which one it is."""
+    scores = probe.weight @ said + probe.bias[:, None]
+    classes = jnp.where(sources < 0, scores.shape[0] - 1, sources)
+    log_shares = jax.nn.log_softmax(scores, axis=0)
+    return -jnp.mean(jnp.take_along_axis(log_shares, classes[None, :], axis=0))
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def _clip_backwards(worlds: Worlds, largest: float) -> Worlds:
+    """`worlds` itself; on the way back, the gradient of each world is shortened to `largest`."""
+    del largest
+    return worlds
+
+
+def _clip_backwards_forth(worlds: Worlds, largest: float) -> tuple[Worlds, None]:
+    del largest
+    return worlds, None
+
+
+def _clip_backwards_back(largest: float, _: None, gradient: Worlds) -> tuple[Worlds]:
+    leaves = [leaf for leaf in jax.tree.leaves(gradient) if leaf.dtype != jax.dtypes.float0]
+    squares = sum(jnp.sum(leaf**2, axis=tuple(range(leaf.ndim - 1))) for leaf in leaves)
+    factor = jnp.minimum(1.0, largest / jnp.sqrt(jnp.maximum(squares, 1e-30)))
+    return (
+        jax.tree.map(
+            lambda leaf: leaf if leaf.dtype == jax.dtypes.float0 else leaf * factor, gradient
+        ),
+    )
+
+
+_clip_backwards.defvjp(_clip_backwards_forth, _clip_backwards_back)
 
 
 def _move(average: PyTree, target: PyTree, rate: float) -> PyTree:

@@ -11,7 +11,7 @@ from sensorium.policies import Policy
 from sensorium.recipes import Recipe
 from sensorium.serialisation import load_pytree, read_header, save_pytree
 from sensorium.training.checkpoints import BEST
-from sensorium.types import Action, Observation, PyTree
+from sensorium.types import Action, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Agent:
         """As `Policy.initial_carry`."""
         return self.policy.initial_carry(num_sensors)
 
-    def __call__(self, observation: Observation, carry: PyTree) -> tuple[Action, PyTree]:
+    def __call__(self, observation: Any, carry: PyTree) -> tuple[Action, PyTree]:
         """As `Policy.__call__`: checked, one step."""
         return self.policy(observation, carry)
 

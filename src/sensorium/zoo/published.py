@@ -39,7 +39,8 @@ def read_published(name: str, path: Path | str) -> Policy:
         raise did_you_mean("published agent", name, _ARCHITECTURES)
     config, num_sensors, num_actions = _ARCHITECTURES[name]
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here and not by NumPy, which leaves a damaged file open
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             vector = np.asarray(file["params"], np.float32)
     except KeyError as error:
         raise AgentFileError(f"{path} has no array named 'params'.") from error

@@ -1,0 +1,1 @@
+"""What happened inside: traces, figures, videos."""

@@ -1,0 +1,151 @@
+"""One function a figure; each writes a PNG."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from sensorium.analysis.style import COLOURS, figure
+from sensorium.analysis.traces import EpisodeTrace
+from sensorium.evaluation.recovery import Recovery
+
+
+def codes_over_time(path: Path | str, panels: Mapping[str, EpisodeTrace]) -> None:
+    """AN Figure 4: the code of one episode over time, one panel for each order of the sensors."""
+    with figure(path, width=7.0, height=1.0 + 1.5 * len(panels)) as drawn:
+        axes = drawn.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
+        for axis, (title, trace) in zip(axes, panels.items(), strict=True):
+            image = axis.imshow(
+                np.asarray(trace.code).T, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1,
+                interpolation="nearest",
+            )  # fmt: skip
+            axis.set_title(title)
+            axis.set_ylabel("code")
+            axis.spines[:].set_visible(False)
+        axes[-1].set_xlabel("step")
+        drawn.colorbar(image, ax=axes, shrink=0.8, label="activation")
+
+
+def episode(path: Path | str, trace: EpisodeTrace, names: tuple[str, ...]) -> None:
+    """One episode whole: what arrived, who was listened to, the code, action and reward."""
+    alive = np.asarray(trace.alive)
+    steps = max(int(alive.sum()), 1)
+    source = np.asarray(trace.source)[:steps]
+    with figure(path, width=8.0, height=8.0) as drawn:
+        channels, attention, code, outcome = drawn.subplots(4, 1, sharex=True)
+        colours = np.ones((source.shape[1], steps, 3))
+        palette = np.array([_rgb(colour) for colour in COLOURS])
+        for channel in range(source.shape[1]):
+            known = source[:, channel] >= 0
+            colours[channel, known] = palette[source[known, channel] % len(palette)]
+            colours[channel, ~known] = 0.8
+        channels.imshow(colours, aspect="auto", interpolation="nearest")
+        channels.set_title("which sensor arrives in which channel (grey: noise)")
+        channels.set_ylabel("channel")
+        handles = [
+            _patch(COLOURS[index % len(COLOURS)], name) for index, name in enumerate(names)
+        ]
+        channels.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+        if trace.attention is not None:
+            weights = np.abs(np.asarray(trace.attention)[:steps]).mean(axis=1).T
+            attention.imshow(weights, aspect="auto", cmap="magma", vmin=0, interpolation="nearest")
+        attention.set_title("attention: mean absolute weight over the queries")
+        attention.set_ylabel("channel")
+        if trace.code is not None:
+            code.imshow(
+                np.asarray(trace.code)[:steps].T, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1,
+                interpolation="nearest",
+            )  # fmt: skip
+        code.set_title("code")
+        outcome.plot(np.asarray(trace.action)[:steps, 0], label="action", linewidth=0.8)
+        outcome.plot(np.asarray(trace.reward)[:steps], label="reward")
+        outcome.set_title(f"action and reward (return {float(trace.reward.sum()):.0f})")
+        outcome.set_xlabel("step")
+        outcome.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
+
+
+def recovery(path: Path | str, curves: Mapping[str, Recovery], at: int, around: int = 150) -> None:
+    """Reward and code around a shuffle in mid-episode, for several agents."""
+    with figure(path, width=7.0, height=5.0) as drawn:
+        reward, code = drawn.subplots(2, 1, sharex=True)
+        window = slice(max(at - around // 3, 0), at + around)
+        for name, curve in curves.items():
+            steps = np.arange(len(curve.shuffled))[window] - at
+            line = reward.plot(steps, np.asarray(curve.shuffled)[window], label=name)[0]
+            reward.plot(
+                steps, np.asarray(curve.undisturbed)[window], color=line.get_color(), alpha=0.35
+            )
+            code.plot(steps, np.asarray(curve.code_distance)[window], color=line.get_color())
+        for axis in (reward, code):
+            axis.axvline(0, color="0.6", linewidth=0.8)
+        reward.set_title("mean reward a step (pale: never shuffled)")
+        reward.set_ylim(0, 1.02)
+        reward.legend(loc="lower right")
+        code.set_title("RMS distance of the code from that of memories moved along")
+        code.set_ylim(bottom=0)
+        code.set_xlabel("steps after the shuffle")
+
+
+def learning_curves(
+    path: Path | str,
+    curves: Mapping[str, list[tuple[Float[np.ndarray, " points"], Float[np.ndarray, " points"]]]],
+    xlabel: str,
+    target: float | None = None,
+) -> None:
+    """Test return against training, a band from the lowest to the highest seed round the median."""
+    with figure(path, width=7.0, height=4.0) as drawn:
+        axis = drawn.subplots()
+        for name, seeds in curves.items():
+            shared = np.linspace(
+                max(x[0] for x, _ in seeds), min(x[-1] for x, _ in seeds), 100
+            )
+            lines = np.stack([np.interp(shared, x, y) for x, y in seeds])
+            middle = axis.plot(shared, np.median(lines, axis=0), label=f"{name} ({len(seeds)} seeds)")
+            colour = middle[0].get_color()
+            axis.fill_between(
+                shared, lines.min(axis=0), lines.max(axis=0), alpha=0.15, color=colour, linewidth=0
+            )
+        if target is not None:
+            axis.axhline(target, color="0.6", linewidth=0.8, linestyle="--")
+            axis.annotate("paper", (0.0, target), xytext=(2, 2), textcoords="offset points",
+                          fontsize=8, color="0.4")  # fmt: skip
+        axis.set_xlabel(xlabel)
+        axis.set_ylabel("test return")
+        axis.set_ylim(bottom=0)
+        axis.legend(loc="upper left")
+
+
+def scaling(path: Path | str, rows: list[dict[str, Any]]) -> None:
+    """Time and memory of one layer against the number of sensors, with a line of slope 1."""
+    with figure(path, width=8.0, height=3.6) as drawn:
+        seconds, memory = drawn.subplots(1, 2)
+        for axis, key, title in (
+            (seconds, "seconds", "time of one step, s"),
+            (memory, "temporary_bytes", "temporary memory, bytes"),
+        ):
+            for index, block in enumerate(sorted({row["block_size"] or 0 for row in rows})):
+                part = [row for row in rows if (row["block_size"] or 0) == block]
+                label = f"blocks of {block:,}" if block else "all at once"
+                axis.loglog(
+                    [row["sensors"] for row in part], [row[key] for row in part],
+                    marker="o", markersize=3, label=label, color=COLOURS[index],
+                )  # fmt: skip
+            largest = max(rows, key=lambda row: row["sensors"])
+            ends = np.array([largest["sensors"] / 100, largest["sensors"]])
+            axis.loglog(ends, largest[key] * ends / ends[-1], color="0.7", linestyle="--",
+                        linewidth=0.9, label="linear")  # fmt: skip
+            axis.set_title(title)
+            axis.set_xlabel("sensors")
+        seconds.legend()
+
+
+def _rgb(colour: str) -> tuple[float, ...]:
+    return tuple(int(colour[index : index + 2], 16) / 255 for index in (1, 3, 5))
+
+
+def _patch(colour: str, label: str) -> Any:
+    from matplotlib.patches import Patch
+
+    return Patch(color=colour, label=label)

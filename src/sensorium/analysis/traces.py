@@ -1,0 +1,99 @@
+"""One episode with everything that happened in it."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from sensorium.envs import Environment, Perturbed
+from sensorium.perturbations import Identity, Perturbation
+from sensorium.policies import Policy
+from sensorium.types import Key, Keys, PyTree
+
+
+class EpisodeTrace(NamedTuple):
+    """T steps; after the end of the episode, rows repeat nothing and `alive` is False."""
+
+    sensors: Float[Array, "T N"]
+    """True readings of the world, in its own order."""
+    channels: Float[Array, "T C"]
+    """What arrived at the agent."""
+    source: Int[Array, "T C"]
+    """Which sensor each channel carries; -1 for noise."""
+    attention: Float[Array, "T M C"] | None
+    code: Float[Array, "T M"] | None
+    action: Float[Array, "T A"]
+    reward: Float[Array, " T"]
+    alive: Array
+    states: PyTree
+    """States of the world, each leaf with a leading axis T."""
+
+
+@eqx.filter_jit
+def trace_episode(
+    policy: Policy, world: Environment, perturbation: Perturbation, key: Key, steps: int
+) -> EpisodeTrace:
+    """Run one episode and keep all of it.
+
+    Args:
+        policy: The agent.
+        world: An unperturbed world.
+        perturbation: What happens to its senses.
+        key: Decides the start and all noise; the start does not depend on the perturbation.
+        steps: T, how many steps to keep.
+
+    Returns:
+        The trace.
+    """
+    perturbed = Perturbed(world, perturbation)
+    policy = policy.with_code_scale(perturbation.code_scale)
+    key_reset, key_steps = jax.random.split(key)
+    params = world.default_params
+    channels, state = perturbed.reset_env(key_reset, params)
+
+    def step(now: tuple, time: Array) -> tuple[tuple, EpisodeTrace]:
+        channels, state, carry, alive = now
+        action, carry, inside = policy.step(channels, carry)
+        step_key = jax.random.fold_in(key_steps, time)
+        next_channels, next_state, reward, terminated, truncated, _ = perturbed.advance(
+            step_key, state, action, params
+        )
+        kept = EpisodeTrace(
+            sensors=world.observe(state.world),
+            channels=channels,
+            source=perturbed.sources(state),
+            attention=inside.attention,
+            code=inside.code,
+            action=action,
+            reward=jnp.where(alive, reward, 0.0),
+            alive=alive,
+            states=state.world,
+        )
+        alive = alive & ~terminated & ~truncated
+        return (next_channels, next_state, carry, alive), kept
+
+    carry = policy.initial_carry(perturbed.num_sensors)
+    start = (channels, state, carry, jnp.ones((), bool))
+    return jax.lax.scan(step, start, jnp.arange(steps))[1]
+
+
+def collect_codes(
+    policy: Policy, world: Environment, keys: Keys, steps: int
+) -> tuple[Float[np.ndarray, "samples M"], Float[np.ndarray, "samples N"]]:
+    """Codes and the readings they were made of, over many episodes, without what follows their end.
+
+    Args:
+        policy: An agent that has a code.
+        world: An unperturbed world.
+        keys: One for each episode.
+        steps: Steps of each episode to keep.
+
+    Returns:
+        Codes and readings, row by row.
+    """
+    traces = jax.vmap(lambda key: trace_episode(policy, world, Identity(), key, steps))(keys)
+    alive = np.asarray(traces.alive)
+    return np.asarray(traces.code)[alive], np.asarray(traces.sensors)[alive]

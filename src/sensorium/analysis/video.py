@@ -1,0 +1,128 @@
+"""An episode as a video: cart, incoming sensors in their present order, attention, code."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import jax
+import matplotlib
+import numpy as np
+
+matplotlib.use("Agg")
+from matplotlib import pyplot as plt
+
+from sensorium.analysis.style import COLOURS, NOISE
+from sensorium.analysis.traces import EpisodeTrace
+from sensorium.envs.drawing import draw_cartpole
+from sensorium.errors import WriteError
+
+_SPANS = np.array([2.4, 10.0, 1.0, 1.0, 10.0])  # a bar of full length, for each sensor
+
+
+def write_video(
+    path: Path | str, trace: EpisodeTrace, names: tuple[str, ...], title: str, fps: int = 50
+) -> int:
+    """Write an mp4 at half the world's speed per frame pair: every second step, in real time.
+
+    Args:
+        path: The file to create or replace; nothing is left if it fails.
+        trace: What to show; the video ends with the episode.
+        names: Names of the world's sensors.
+        title: Shown above the picture.
+        fps: Frames a second; the world makes 100 steps a second.
+
+    Returns:
+        How many frames were written.
+
+    Raises:
+        WriteError: The file could not be written.
+    """
+    import imageio.v2 as imageio
+
+    path = Path(path)
+    stride = max(1, 100 // fps)
+    frames = range(0, max(int(np.asarray(trace.alive).sum()), 1), stride)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".mp4")
+        os.close(handle)
+        panel = _Panel(trace, names, title)
+        with imageio.get_writer(temporary, fps=fps, codec="libx264", quality=7) as video:
+            for step in frames:
+                video.append_data(panel.frame(step))
+        panel.close()
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except (OSError, RuntimeError) as error:
+        raise WriteError(f"Could not write {path}: {error}.") from error
+    finally:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+    return len(frames)
+
+
+class _Panel:
+    """The figure, drawn once and then only updated."""
+
+    def __init__(self, trace: EpisodeTrace, names: tuple[str, ...], title: str):
+        self._trace = jax.tree.map(np.asarray, trace)
+        self._names = names
+        self._figure = plt.figure(figsize=(9.6, 5.4), dpi=100, constrained_layout=True)
+        grid = self._figure.add_gridspec(2, 3, width_ratios=(2.2, 1.3, 1.3), height_ratios=(3, 1))
+        self._figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        world = self._figure.add_subplot(grid[0, 0])
+        world.axis("off")
+        self._picture = world.imshow(draw_cartpole(self._state(0)))
+        self._caption = world.set_title("", fontsize=9, loc="left")
+        count = self._trace.channels.shape[1]
+        senses = self._figure.add_subplot(grid[0, 1])
+        self._bars = senses.barh(np.arange(count), np.zeros(count))
+        senses.set(xlim=(-1, 1), ylim=(count - 0.5, -0.5), xticks=[])
+        senses.set_title("what arrives", fontsize=9, loc="left")
+        senses.set_yticks(np.arange(count))
+        senses.tick_params(length=0, labelsize=7)
+        senses.axvline(0, color="0.5", linewidth=0.6)
+        self._senses = senses
+        attention = self._figure.add_subplot(grid[0, 2])
+        attention.set_title("attention of the queries", fontsize=9, loc="left")
+        attention.set(xticks=[], yticks=[])
+        self._attention = self._code = None
+        if self._trace.attention is not None:
+            self._attention = attention.imshow(
+                self._trace.attention[0].T, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1
+            )
+        code = self._figure.add_subplot(grid[1, :])
+        code.set_title("code, last 200 steps", fontsize=9, loc="left")
+        code.set(xticks=[], yticks=[])
+        if self._trace.code is not None:
+            empty = np.zeros((self._trace.code.shape[1], 200))
+            self._code = code.imshow(empty, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1)
+
+    def frame(self, step: int) -> np.ndarray:
+        """The picture of one step, RGB."""
+        trace = self._trace
+        self._picture.set_data(draw_cartpole(self._state(step)))
+        total = trace.reward[: step + 1].sum()
+        self._caption.set_text(f"step {step}   return {total:.0f}")
+        source = trace.source[step]
+        spans = np.where(source >= 0, _SPANS[np.clip(source, 0, 4)], 1.0)
+        for bar, value, index in zip(self._bars, trace.channels[step] / spans, source, strict=True):
+            bar.set_width(float(np.clip(value, -1, 1)))
+            bar.set_color(COLOURS[index % len(COLOURS)] if index >= 0 else NOISE)
+        self._senses.set_yticklabels(
+            [self._names[index] if index >= 0 else "noise" for index in source]
+        )
+        if self._attention is not None:
+            self._attention.set_data(trace.attention[step].T)
+        if self._code is not None:
+            past = trace.code[max(0, step - 199) : step + 1].T
+            self._code.set_data(np.pad(past, ((0, 0), (200 - past.shape[1], 0))))
+        self._figure.canvas.draw()
+        return np.asarray(self._figure.canvas.buffer_rgba())[..., :3].copy()
+
+    def close(self) -> None:
+        plt.close(self._figure)
+
+    def _state(self, step: int) -> object:
+        return jax.tree.map(lambda leaf: leaf[step], self._trace.states)

@@ -1,0 +1,1 @@
+"""The only folder that imports Gymnasium and the simulators behind it."""

@@ -1,0 +1,47 @@
+"""Tables and figures of the papers, ours beside theirs, one command each."""
+
+from pathlib import Path
+
+from sensorium.errors import did_you_mean
+from sensorium.evaluation.report import console_for, write
+from sensorium.reproduce import attention_neuron, nonlinear_attention
+from sensorium.reproduce.scaling import scaling
+
+TABLES = {
+    "table-2": attention_neuron.table_2,
+    "table-3": attention_neuron.table_3,
+    "table-6": attention_neuron.table_6,
+    "figure-4": attention_neuron.figure_4,
+    "recovery": attention_neuron.recovery,
+    "nla-table-2": nonlinear_attention.nla_table_2,
+    "nla-curves": nonlinear_attention.nla_curves,
+    "scaling": scaling,
+}
+"""Every reproduction by its name."""
+
+
+def run(table: str, *, episodes: int, seed: int, out: Path, json: str | None) -> None:
+    """Rebuild one table or figure.
+
+    Args:
+        table: One of `TABLES`.
+        episodes: Episodes of each score.
+        seed: Decides the starts and all noise.
+        out: Folder for figures and runs.
+        json: A file; `-` for standard output, which then gets nothing else.
+
+    Raises:
+        UnknownNameError: There is no such table; the nearest names are given.
+    """
+    if table not in TABLES:
+        raise did_you_mean("table", table, TABLES)
+    result, shown = TABLES[table](episodes, seed, out)
+    write(result, json)
+    console = console_for(json)
+    if shown is not None:
+        console.print(shown)
+    figure = result.get("figure") if isinstance(result, dict) else None
+    if figure is None and isinstance(result, list) and result:
+        figure = result[0].get("figure")
+    if figure:
+        console.print(f"Wrote {figure}.", highlight=False)

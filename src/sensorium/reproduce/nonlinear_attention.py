@@ -1,0 +1,96 @@
+"""NLA's CartPole results: scores, and whether it needs fewer iterations."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from sensorium import recipes
+from sensorium.analysis import figures
+from sensorium.evaluation import evaluate
+from sensorium.perturbations import Identity, Perturbation, Shuffle
+from sensorium.training.progress import read_metrics
+from sensorium.zoo import load, names
+
+VARIANTS = {
+    "plain": "cartpole-pi",
+    "NLA as published": "cartpole-nla-published",
+    "NLA invariant": "cartpole-nla",
+}
+SEEDS = 5
+CURVE_GENERATIONS = 30
+
+
+def nla_table_2(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
+    """NLA Table 2: CartPole, plain and shuffled, for each form of the layer."""
+    del out
+    table = Table(title=f"NLA Table 2, CartPole, {episodes} episodes")
+    for column in ("layer", "parameters", "plain", "shuffled"):
+        table.add_column(column, justify="left" if column == "layer" else "right")
+    rows = []
+    for label, name in VARIANTS.items():
+        if name not in names():
+            continue
+        agent = load(name)
+        senses: tuple[Perturbation, ...] = (Identity(), Shuffle())
+        scores = [
+            evaluate(agent.policy, agent.recipe.env, p, episodes=episodes, seed=seed, name=name)
+            for p in senses
+        ]
+        rows += [score.to_json() for score in scores]
+        cells = (f"{score.summary.mean:.0f} ± {score.summary.std:.0f}" for score in scores)
+        table.add_row(label, str(agent.card.get("parameters", "-")), *cells)
+    return rows, table
+
+
+def nla_curves(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
+    """Train every variant from several seeds and compare how soon they get anywhere.
+
+    Runs are kept in `out` and resumed, so that this can be stopped and called again.
+    """
+    del episodes
+    curves: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    for label, name in VARIANTS.items():
+        curves[label] = []
+        for offset in range(SEEDS):
+            directory = out / "nla-curves" / f"{name}-{seed + offset}"
+            recipe = recipes.find(name).override(seed=seed + offset, generations=CURVE_GENERATIONS)
+            recipe = dataclasses.replace(recipe, test_every=2)
+            if (directory / "recipe.json").exists():
+                recipes.resume(directory, quiet=True)
+            else:
+                recipes.train(recipe, directory, quiet=True)
+            tests = [row for row in read_metrics(directory / "metrics.jsonl") if row["test"]]
+            x = np.array([row["generation"] for row in tests], float)
+            curves[label].append((x, np.array([row["best_test"] for row in tests])))
+    path = out / "nla-curves.png"
+    figures.learning_curves(path, curves, xlabel="generation")
+    return _compare(curves, path)
+
+
+def _compare(
+    curves: dict[str, list[tuple[np.ndarray, np.ndarray]]], path: Path
+) -> tuple[Any, Table]:
+    # Iterations to a common level: what the plain layer's median seed reaches at the end
+    level = float(np.median([y[-1] for _, y in curves["plain"]]))
+    table = Table(title=f"Generations until the best test reaches {level:.0f}")
+    for column in ("layer", "seeds that get there", "median generation", "best test at the end"):
+        table.add_column(column, justify="left" if column == "layer" else "right")
+    rows = []
+    for label, seeds in curves.items():
+        reached = [float(x[np.argmax(y >= level)]) for x, y in seeds if (y >= level).any()]
+        ends = [float(y[-1]) for _, y in seeds]
+        median = float(np.median(reached)) if len(reached) > len(seeds) / 2 else None
+        rows.append(
+            {"layer": label, "level": level, "generations": reached, "ends": ends,
+             "median_generation": median, "figure": str(path)}
+        )  # fmt: skip
+        table.add_row(
+            label,
+            f"{len(reached)} of {len(seeds)}",
+            "-" if median is None else f"{median:.0f}",
+            f"{np.mean(ends):.0f} ({min(ends):.0f} to {max(ends):.0f})",
+        )
+    return rows, table

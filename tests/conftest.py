@@ -1,0 +1,74 @@
+"""Shapes are checked at run time in every test; keys and sizes are fixed."""
+
+import os
+from pathlib import Path
+
+# Two devices on every machine, so that sharding is tested everywhere
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+
+from jaxtyping import install_import_hook
+
+install_import_hook("sensorium", "beartype.beartype")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
+
+
+@pytest.fixture
+def key():
+    """A random key."""
+    return jax.random.key(0)
+
+
+@pytest.fixture
+def strict():
+    """JAX promotes neither dtypes nor ranks by itself: what it would hide becomes an error."""
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def reference():
+    """The authors' weights and golden outputs, where they are."""
+    if not REFERENCE.is_dir():
+        pytest.skip(f"the authors' reference data are not at {REFERENCE}")
+
+    def read(kind, name):
+        with np.load(REFERENCE / kind / f"{name}.npz") as file:
+            return {array: file[array] for array in file.files}
+
+    read.path = lambda kind, name: REFERENCE / kind / f"{name}.npz"
+    return read
+
+
+@pytest.fixture
+def paper_agent(key):
+    """The 913-parameter agent with random weights."""
+    from sensorium.policies import AttentionNeuronConfig
+
+    return AttentionNeuronConfig(reading_scale=0.2).build(5, 1, key)
+
+
+@pytest.fixture
+def readings(key):
+    """Twenty steps of readings of any number of sensors."""
+
+    def draw(num_sensors, steps=20):
+        return jax.random.normal(jax.random.fold_in(key, num_sensors), (steps, num_sensors)) * 2.0
+
+    return draw
+
+
+def run_codes(policy, observations, carry=None):
+    """Codes and actions of a policy along a sequence of observations, and the last carry."""
+    carry = policy.initial_carry(observations.shape[1]) if carry is None else carry
+    def step(carry, observation):
+        action, carry, trace = policy.step(observation, carry)
+        return carry, (trace.code, action)
+
+    carry, (codes, actions) = jax.lax.scan(step, carry, jnp.asarray(observations))
+    return codes, actions, carry

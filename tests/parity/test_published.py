@@ -1,0 +1,91 @@
+"""The authors' weights give the authors' outputs."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sensorium import zoo
+from sensorium.envs import make
+from sensorium.errors import AgentFileError, UnknownNameError
+from sensorium.evaluation import evaluate
+from sensorium.perturbations import Duplicate, Reshuffle, Shuffle
+from sensorium.policies import num_parameters
+
+
+def _run(policy, observations, previous_actions=None):
+    step = eqx.filter_jit(policy.step)
+    carry, actions, codes = policy.initial_carry(observations.shape[1]), [], []
+    for time, observation in enumerate(observations):
+        if previous_actions is not None and time > 0:
+            carry = carry._replace(previous_action=jnp.asarray(previous_actions[time - 1]))
+        action, carry, trace = step(jnp.asarray(observation), carry)
+        actions.append(np.asarray(action))
+        codes.append(np.asarray(trace.code))
+    return np.stack(actions), np.stack(codes)
+
+
+def test_cartpole_to_1e_5_at_every_step(reference):
+    golden = reference("golden", "cartpole_pi")
+    policy = zoo.read_published("cartpole_pi", reference.path("golden", "cartpole_pi"))
+    assert num_parameters(policy) == 913
+    actions, codes = _run(policy, golden["observations"])
+    np.testing.assert_allclose(actions, golden["actions"], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(codes, golden["latents"], rtol=0, atol=5e-5)
+
+
+def test_ant_median_and_worst_step(reference):
+    golden = reference("golden", "ant_pi")
+    policy = zoo.read_published("ant_pi", reference.path("weights", "ant_pi"))
+    assert num_parameters(policy) == 2504
+    actions, _ = _run(policy, golden["observations"])
+    error = np.abs(actions - golden["actions"]).max(axis=1)
+    assert np.median(error) < 1e-4
+    assert error.max() < 2e-2
+
+
+def test_ant_with_the_recorded_actions_fed_back(reference):
+    golden = reference("golden", "ant_pi")
+    policy = zoo.read_published("ant_pi", reference.path("weights", "ant_pi"))
+    actions, _ = _run(policy, golden["observations"], golden["actions"])
+    np.testing.assert_allclose(actions, golden["actions"], rtol=0, atol=1e-5)
+
+
+def test_authors_cartpole_agent_scores_as_in_the_paper(reference):
+    # AN Table 2 and 6: 472 plain and shuffled, 107 reshuffled every 25 steps; sd of the mean about 21
+    policy = zoo.read_published("cartpole_pi", reference.path("weights", "cartpole_pi"))
+    plain, shuffled, doubled, reshuffled = (
+        evaluate(policy, "CartPoleSwingUpHarder", perturbation, episodes=400).summary.mean
+        for perturbation in (None, Shuffle(), Duplicate(2), Reshuffle(25))
+    )
+    assert plain == pytest.approx(472, abs=65)
+    assert shuffled == pytest.approx(plain, abs=15)
+    assert doubled == pytest.approx(plain, abs=15)
+    assert reshuffled == pytest.approx(107, abs=30)
+
+
+def test_unknown_published_agent_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="did you mean 'cartpole_pi'"):
+        zoo.read_published("cartpole_pii", "anything.npz")
+
+
+def test_wrong_and_damaged_files(reference, tmp_path):
+    with pytest.raises(AgentFileError, match="2504 parameters but the vector has shape"):
+        zoo.read_published("ant_pi", reference.path("weights", "cartpole_pi"))
+    whole = reference.path("weights", "ant_pi").read_bytes()
+    half = tmp_path / "half.npz"
+    half.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(AgentFileError, match="truncated"):
+        zoo.read_published("ant_pi", half)
+
+
+def test_world_reset_ranges_match_the_reference():
+    world = make("CartPoleSwingUpHarder")
+    observations, states = jax.vmap(world.reset)(jax.random.split(jax.random.key(1), 4000))
+    low = np.array([-2.4, -10.0, -1.0, -1.0, -10.0])
+    assert (np.asarray(observations).min(axis=0) >= low).all()
+    np.testing.assert_allclose(np.asarray(observations).mean(axis=0)[[0, 1, 4]], 0, atol=0.4)
+    angle = np.asarray(states.angle)
+    assert np.pi / 2 <= angle.min() < np.pi / 2 + 0.01
+    assert 3 * np.pi / 2 - 0.01 < angle.max() <= 3 * np.pi / 2

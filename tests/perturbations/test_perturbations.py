@@ -1,0 +1,126 @@
+"""Each perturbation does what its name says, and says where each channel comes from."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sensorium.errors import ConfigError
+from sensorium.perturbations import (
+    Compose,
+    Drop,
+    Duplicate,
+    Identity,
+    NoiseChannels,
+    Reshuffle,
+    Shuffle,
+    check_perturbation,
+    compose,
+    perturb,
+)
+
+SINGLE = [Identity(), Shuffle(), Reshuffle(2), Duplicate(3), NoiseChannels(4), Drop(2)]
+READINGS = jnp.array([1.0, 2.0, 3.0, 4.0, 5.0])
+
+
+def run(perturbation, steps, key=None):
+    key = jax.random.key(0) if key is None else key
+    state = perturbation.init(key, 5)
+    shown, sources = [], []
+    for step in range(steps):
+        channels, state = perturbation.apply(jax.random.fold_in(key, step), state, READINGS)
+        shown.append(np.asarray(channels))
+        sources.append(np.asarray(perturbation.sources(state, 5)))
+    return np.stack(shown), np.stack(sources)
+
+
+@pytest.mark.parametrize("perturbation", SINGLE, ids=str)
+def test_contract(perturbation):
+    check_perturbation(perturbation)
+
+
+@settings(max_examples=25, deadline=None)
+@given(parts=st.lists(st.sampled_from(SINGLE[1:5]), max_size=3), seed=st.integers(0, 1000))
+def test_sources_name_where_every_channel_comes_from(parts, seed):
+    perturbation = compose(*parts)
+    check_perturbation(perturbation)
+    shown, sources = run(perturbation, 5, jax.random.key(seed))
+    known = sources >= 0
+    np.testing.assert_array_equal(shown[known], np.asarray(READINGS)[sources[known]])
+
+
+def test_shuffle_holds_for_an_episode_and_differs_between_episodes():
+    orders = set()
+    for seed in range(10):
+        shown, _ = run(Shuffle(), 4, jax.random.key(seed))
+        assert (shown == shown[0]).all()
+        assert sorted(shown[0]) == [1, 2, 3, 4, 5]
+        orders.add(tuple(shown[0]))
+    assert len(orders) > 5
+
+
+def test_reshuffle_changes_only_when_it_is_time():
+    shown, _ = run(Reshuffle(3), 30)
+    blocks = shown.reshape(10, 3, 5)
+    assert (blocks == blocks[:, :1]).all()
+    assert len({tuple(block[0]) for block in blocks}) > 5
+
+
+def test_duplicate_repeats_and_asks_for_half_the_code():
+    shown, _ = run(Duplicate(2), 1)
+    np.testing.assert_array_equal(shown[0], [1, 2, 3, 4, 5] * 2)
+    assert Duplicate(2).code_scale == 0.5
+    assert compose(Duplicate(2), Shuffle(), Duplicate(2)).code_scale == 0.25
+
+
+def test_noise_has_the_sigma_it_says_and_is_new_every_step():
+    shown, sources = run(NoiseChannels(50, 0.3), 40)
+    noise = shown[:, 5:]
+    assert noise.std() == pytest.approx(0.3, rel=0.05)
+    assert abs(noise.mean()) < 0.02
+    assert (sources[:, 5:] == -1).all()
+    assert np.abs(noise[0] - noise[1]).max() > 0.1
+
+
+def test_drop_keeps_the_rest_in_order():
+    shown, _ = run(Drop(2), 3)
+    assert shown.shape == (3, 3)
+    assert (np.diff(shown[0]) > 0).all()
+    assert (shown == shown[0]).all()
+
+
+def test_compose_applies_the_first_part_first():
+    shown, _ = run(Compose((Duplicate(2), NoiseChannels(1))), 1)
+    assert shown.shape == (1, 11)
+    shown, _ = run(Compose((NoiseChannels(1), Duplicate(2))), 1)
+    assert shown.shape == (1, 12)
+
+
+def test_compose_of_nothing_and_of_one():
+    assert compose() == Identity()
+    assert compose(Identity(), Shuffle()) == Shuffle()
+
+
+def test_flags_make_a_perturbation_and_its_name():
+    made = perturb(drop=1, duplicate=2, noise_channels=5, shuffle=True)
+    assert str(made) == "1 dropped + doubled + +5 noise channels + shuffled"
+    assert made.num_channels(5) == 13
+    assert perturb() == Identity()
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: Reshuffle(0), "every of at least 1 step, got 0"),
+        (lambda: Duplicate(0), "at least 1 copy, got 0"),
+        (lambda: NoiseChannels(-1), "at least 0"),
+        (lambda: NoiseChannels(1, float("nan")), "at least 0"),
+        (lambda: Drop(-1), "at least 0, got -1"),
+        (lambda: Drop(5).num_channels(5), "would leave none; drop at most 4"),
+    ],
+)
+def test_numbers_out_of_range(build, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        build()

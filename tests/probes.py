@@ -1,0 +1,60 @@
+"""Tiny worlds whose best return is known; each isolates one thing that a trainer must get right."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from sensorium.envs import Environment
+
+
+class ProbeState(NamedTuple):
+    """What the sensors read, what pays, and the time."""
+
+    readings: Array
+    time: Array
+
+
+class FollowWorld(Environment):
+    """One sensor; reward -|reading - action|. The best return is 0."""
+
+    id = "Follow"
+    num_sensors = 1
+    num_actions = 1
+    sensor_names = ("reading",)
+    max_steps = 20
+    solved_return = -1.0
+    default_params = ()
+
+    def reset_env(self, key, params):
+        readings = jax.random.uniform(key, (self.num_sensors,), jnp.float32, -1.0, 1.0)
+        state = ProbeState(readings, jnp.zeros((), jnp.int32))
+        return self.observe(state), state
+
+    def step_env(self, key, state, action, params):
+        reward = -jnp.abs(state.readings[0] - action[0])
+        state = ProbeState(self.move(key, state.readings), state.time + 1)
+        return self.observe(state), state, reward, jnp.zeros((), bool), {}
+
+    def move(self, key, readings):
+        return jax.random.uniform(key, readings.shape, jnp.float32, -1.0, 1.0)
+
+    def observe(self, state):
+        return state.readings
+
+    def critic_features(self, state):
+        return state.readings
+
+
+class OneMattersWorld(FollowWorld):
+    """Three sensors: the first stays for the whole episode and pays, the others are new each step."""
+
+    id = "OneMatters"
+    num_sensors = 3
+    sensor_names = ("first", "second", "third")
+    alike = False
+
+    def move(self, key, readings):
+        fresh = super().move(key, readings)
+        return readings if self.alike else fresh.at[0].set(readings[0])

@@ -1,0 +1,171 @@
+"""Runs: what they keep, what they refuse, and that resuming changes nothing."""
+
+import json
+import signal
+import threading
+
+import jax
+import numpy as np
+import pytest
+
+from sensorium import recipes, zoo
+from sensorium.errors import AgentFileError, RunError, UnknownNameError
+from sensorium.perturbations import NoiseChannels, Reshuffle, compose
+from sensorium.policies import to_vector
+from sensorium.recipes import Recipe
+
+
+def tiny(name="cartpole-pi-evolution", **changes):
+    numbers = dict(generations=4, population=6, rollouts=2, checkpoint_every=2) | changes
+    recipe = recipes.find(name).override(**numbers)
+    return Recipe.from_json(recipe.to_json() | {"test_every": 2, "test_episodes": 4})
+
+
+@pytest.fixture(autouse=True)
+def short_episodes(monkeypatch):
+    """Episodes of 50 steps: what is tested here does not depend on their length."""
+    monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 50)
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_recipes_survive_json(name):
+    recipe = recipes.find(name)
+    assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
+
+
+def test_recipe_with_nested_perturbations_survives_json():
+    recipe = Recipe(
+        "x", "y", recipes.find("cartpole-pi").policy, recipes.find("cartpole-pi").trainer,
+        perturbation=compose(NoiseChannels(2, 0.5), Reshuffle(7)),
+    )  # fmt: skip
+    assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
+
+
+def test_a_run_keeps_everything(tmp_path):
+    best = recipes.train(tiny(), tmp_path / "run", quiet=True)
+    kept = {path.name for path in (tmp_path / "run").iterdir()}
+    assert kept >= {
+        "recipe.json", "versions.json", "metrics.jsonl", "tensorboard", "last.safetensors",
+        "best.safetensors",
+    }  # fmt: skip
+    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [row["generation"] for row in rows] == [1, 2, 3, 4]
+    assert rows[-1]["best_test"] == max(row["test"] for row in rows if row["test"] is not None)
+    assert all(row["env_steps_per_second"] > 0 for row in rows)
+    loaded = zoo.load(tmp_path / "run")
+    np.testing.assert_array_equal(to_vector(loaded.policy), to_vector(best))
+
+
+@pytest.mark.parametrize("name", ["cartpole-pi-evolution", "cartpole-pi"])
+def test_same_seed_same_agent_other_seed_another(name, tmp_path):
+    changes = dict(generations=2, population=4)
+    first, second, other = (
+        to_vector(recipes.train(tiny(name, seed=seed, **changes), tmp_path / label, quiet=True))
+        for label, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(np.asarray(first - other)).max() > 0
+
+
+class _Stop(Exception):
+    pass
+
+
+def _stop_after(generation):
+    def stop(row):
+        if row["generation"] == generation:
+            raise _Stop
+
+    return stop
+
+
+@pytest.mark.parametrize("name", ["cartpole-pi-evolution", "cartpole-pi"])
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_resuming_changes_nothing(name, stop, tmp_path):
+    recipe = tiny(name, population=4)
+    recipes.train(recipe, tmp_path / "whole", quiet=True)
+    with pytest.raises(_Stop):
+        recipes.train(recipe, tmp_path / "cut", quiet=True, on_generation=_stop_after(stop))
+    recipes.resume(tmp_path / "cut", quiet=True)
+    whole, cut = (tmp_path / run / "last.safetensors" for run in ("whole", "cut"))
+    assert _arrays(whole) == _arrays(cut)
+    rows = (tmp_path / "cut/metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)["generation"] for row in rows] == [1, 2, 3, 4]
+
+
+def _arrays(path):
+    from safetensors.numpy import load_file
+
+    return {name: array.tobytes() for name, array in load_file(path).items()}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_checkpoint_first(number, tmp_path):
+    assert threading.current_thread() is threading.main_thread()
+
+    def interrupt(row):
+        if row["generation"] == 1:
+            signal.raise_signal(number)
+
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt, match="continue with `sensorium train --resume"):
+        recipes.train(tiny(), tmp_path / "run", quiet=True, on_generation=interrupt)
+    assert signal.getsignal(number) is before
+    recipes.resume(tmp_path / "run", quiet=True)
+    recipes.train(tiny(), tmp_path / "whole", quiet=True)
+    last = "last.safetensors"
+    assert _arrays(tmp_path / "run" / last) == _arrays(tmp_path / "whole" / last)
+
+
+def test_a_directory_with_a_run_is_not_overwritten(tmp_path):
+    recipes.train(tiny(), tmp_path, quiet=True)
+    with pytest.raises(RunError, match="already holds a run of 'cartpole-pi-evolution'"):
+        recipes.train(tiny("cartpole-pi"), tmp_path, quiet=True)
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
+    recipes.train(tiny(), tmp_path / "a", quiet=True)
+    recipes.train(tiny("cartpole-fnn"), tmp_path / "b", quiet=True)
+    (tmp_path / "a/last.safetensors").replace(tmp_path / "b/last.safetensors")
+    with pytest.raises(RunError, match="cannot be resumed: .* belongs to another architecture"):
+        recipes.resume(tmp_path / "b", quiet=True)
+
+
+def test_what_is_not_a_run_is_not_resumed(tmp_path):
+    with pytest.raises(RunError, match="has no recipe.json"):
+        recipes.resume(tmp_path, quiet=True)
+    (tmp_path / "recipe.json").write_text('{"kind": "Recipe", "colour": 3}')
+    with pytest.raises(RunError, match="'colour' that Recipe does not know"):
+        recipes.resume(tmp_path, quiet=True)
+    (tmp_path / "recipe.json").write_text('{"kind": "Rec')
+    with pytest.raises(RunError, match="Could not read"):
+        recipes.resume(tmp_path, quiet=True)
+
+
+def test_a_run_that_has_no_test_yet_is_no_agent(tmp_path):
+    with pytest.raises(_Stop):
+        recipes.train(tiny(), tmp_path, quiet=True, on_generation=_stop_after(1))
+    with pytest.raises(AgentFileError, match="no test has been made"):
+        zoo.load(tmp_path)
+
+
+def test_unknown_recipe_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="did you mean 'cartpole-pi"):
+        recipes.find("cartpole-pie")
+
+
+def test_two_processes_do_not_train_in_one_directory(tmp_path):
+    from sensorium.training import RunDirectory
+
+    directory = RunDirectory(tmp_path, {})
+    with directory.locked(), pytest.raises(RunError, match="Another process"), directory.locked():
+        pass
+
+
+def test_training_on_perturbed_senses(tmp_path):
+    recipe = Recipe.from_json(
+        tiny("cartpole-pi-reshuffle", generations=2, population=2).to_json()
+    )
+    assert recipe.make_world().num_sensors == 5
+    policy = recipes.train(recipe, tmp_path, quiet=True)
+    assert bool(jax.numpy.isfinite(to_vector(policy)).all())
