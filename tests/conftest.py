@@ -66,6 +66,7 @@ def readings(key):
 def run_codes(policy, observations, carry=None):
     """Codes and actions of a policy along a sequence of observations, and the last carry."""
     carry = policy.initial_carry(observations.shape[1]) if carry is None else carry
+
     def step(carry, observation):
         action, carry, trace = policy.step(observation, carry)
         return carry, (trace.code, action)

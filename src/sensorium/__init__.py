@@ -41,8 +41,18 @@ _HOME = {
     # errors
     "SensoriumError": "errors",
 }
-_MODULES = ("envs", "errors", "evaluation", "layers", "perturbations", "policies", "recipes")
-_MODULES += ("rollout", "training", "zoo")
+_MODULES = (
+    "envs",
+    "errors",
+    "evaluation",
+    "layers",
+    "perturbations",
+    "policies",
+    "recipes",
+    "rollout",
+    "training",
+    "zoo",
+)
 
 __all__ = sorted([*_HOME, *_MODULES, "__version__"])
 

@@ -6,8 +6,9 @@ sensorium bench cartpole           sensorium zoo
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-
+from typing import Any
 
 import tyro
 from rich.console import Console
@@ -214,7 +215,7 @@ def zoo(agent: Positional[str | None] = None, *, json: str | None = None) -> Non
     card.show_card(agent, json) if agent else card.show_all(json)
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train,
     "eval": evaluate,
     "reproduce": reproduce,
@@ -239,6 +240,6 @@ def main() -> None:
 
 
 def _say(sentence: str) -> None:
-    Console(stderr=True, highlight=False).print(f"sensorium: {sentence}", markup=False, soft_wrap=True)
-
-
+    Console(stderr=True, highlight=False).print(
+        f"sensorium: {sentence}", markup=False, soft_wrap=True
+    )

@@ -143,9 +143,7 @@ def _open(path: Path | str) -> Iterator[Any]:
         with safe_open(str(path), framework="numpy") as file:
             yield file
     except SafetensorError as error:
-        raise AgentFileError(
-            f"{path} is truncated or not a safetensors file ({error})."
-        ) from error
+        raise AgentFileError(f"{path} is truncated or not a safetensors file ({error}).") from error
     except OSError as error:
         raise AgentFileError(f"Could not read {path}: {error.strerror or error}.") from error
 

@@ -87,9 +87,13 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path, no_space):
 
 
 def test_an_error_while_writing_leaves_nothing(tmp_path):
-    with pytest.raises(ZeroDivisionError), atomic_write(tmp_path / "file") as file:
-        file.write(b"half")
-        raise ZeroDivisionError
+    def write():
+        with atomic_write(tmp_path / "file") as file:
+            file.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write()
     assert not list(tmp_path.iterdir())
 
 

@@ -68,7 +68,10 @@ def test_the_end_of_the_track_terminates_and_pays_its_last_step():
 
 def test_a_thousand_steps_truncate():
     ends = [
-        tuple(bool(flag) for flag in WORLD.advance(jax.random.key(0), _at(0.0, time=t), jnp.zeros(1))[3:5])
+        tuple(
+            bool(flag)
+            for flag in WORLD.advance(jax.random.key(0), _at(0.0, time=t), jnp.zeros(1))[3:5]
+        )
         for t in (998, 999)
     ]
     assert ends == [(False, False), (False, True)]

@@ -107,6 +107,4 @@ def test_attention_is_what_makes_the_code(key):
     readings = jnp.array([0.5, -1.0, 2.0])
     pooled = layer(readings, jnp.zeros(1), layer.initial_memory(3), code_scale=0.5)
     assert pooled.attention.shape == (16, 3)
-    np.testing.assert_allclose(
-        pooled.code, jnp.tanh(0.5 * pooled.attention @ readings), atol=1e-6
-    )
+    np.testing.assert_allclose(pooled.code, jnp.tanh(0.5 * pooled.attention @ readings), atol=1e-6)

@@ -94,9 +94,7 @@ def test_copies_change_nothing_if_the_code_is_scaled(num_sensors, copies, seed):
     policy = INVARIANT["plain"].build(num_sensors, 1, jax.random.key(seed))
     readings = jax.random.normal(jax.random.key(seed + 1), (10, num_sensors))
     codes, _, _ = run_codes(policy, readings)
-    copied, _, _ = run_codes(
-        policy.with_code_scale(1 / copies), jnp.tile(readings, (1, copies))
-    )
+    copied, _, _ = run_codes(policy.with_code_scale(1 / copies), jnp.tile(readings, (1, copies)))
     np.testing.assert_allclose(copied, codes, atol=TOLERANCE)
 
 

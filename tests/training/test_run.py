@@ -127,12 +127,12 @@ def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
     recipes.train(tiny(), tmp_path / "a", quiet=True)
     recipes.train(tiny("cartpole-fnn"), tmp_path / "b", quiet=True)
     (tmp_path / "a/last.safetensors").replace(tmp_path / "b/last.safetensors")
-    with pytest.raises(RunError, match="cannot be resumed: .* belongs to another architecture"):
+    with pytest.raises(RunError, match=r"cannot be resumed: .* belongs to another architecture"):
         recipes.resume(tmp_path / "b", quiet=True)
 
 
 def test_what_is_not_a_run_is_not_resumed(tmp_path):
-    with pytest.raises(RunError, match="has no recipe.json"):
+    with pytest.raises(RunError, match=r"has no recipe\.json"):
         recipes.resume(tmp_path, quiet=True)
     (tmp_path / "recipe.json").write_text('{"kind": "Recipe", "colour": 3}')
     with pytest.raises(RunError, match="'colour' that Recipe does not know"):
@@ -163,9 +163,7 @@ def test_two_processes_do_not_train_in_one_directory(tmp_path):
 
 
 def test_training_on_perturbed_senses(tmp_path):
-    recipe = Recipe.from_json(
-        tiny("cartpole-pi-reshuffle", generations=2, population=2).to_json()
-    )
+    recipe = Recipe.from_json(tiny("cartpole-pi-reshuffle", generations=2, population=2).to_json())
     assert recipe.make_world().num_sensors == 5
     policy = recipes.train(recipe, tmp_path, quiet=True)
     assert bool(jax.numpy.isfinite(to_vector(policy)).all())

@@ -73,13 +73,11 @@ def test_gradients_find_the_one_sensor_that_matters():
 
 
 def test_order_that_matters_cannot_be_learned_by_an_invariant_agent():
-    # Both sensors look alike and only the first pays; whatever agrees with one disagrees with the other
+    # All three sensors look alike and only the first pays
     class First(OneMattersWorld):
         alike = True
 
-    score = _train(
-        GRADIENTS, AttentionNeuronConfig(num_queries=4, message_size=8), First(), 12
-    )
+    score = _train(GRADIENTS, AttentionNeuronConfig(num_queries=4, message_size=8), First(), 12)
     assert score < -3.0
 
 

@@ -44,9 +44,7 @@ def episode(path: Path | str, trace: EpisodeTrace, names: tuple[str, ...]) -> No
         channels.imshow(colours, aspect="auto", interpolation="nearest")
         channels.set_title("which sensor arrives in which channel (grey: noise)")
         channels.set_ylabel("channel")
-        handles = [
-            _patch(COLOURS[index % len(COLOURS)], name) for index, name in enumerate(names)
-        ]
+        handles = [_patch(COLOURS[index % len(COLOURS)], name) for index, name in enumerate(names)]
         channels.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0))
         if trace.attention is not None:
             weights = np.abs(np.asarray(trace.attention)[:steps]).mean(axis=1).T
@@ -98,11 +96,11 @@ def learning_curves(
     with figure(path, width=7.0, height=4.0) as drawn:
         axis = drawn.subplots()
         for name, seeds in curves.items():
-            shared = np.linspace(
-                max(x[0] for x, _ in seeds), min(x[-1] for x, _ in seeds), 100
-            )
+            shared = np.linspace(max(x[0] for x, _ in seeds), min(x[-1] for x, _ in seeds), 100)
             lines = np.stack([np.interp(shared, x, y) for x, y in seeds])
-            middle = axis.plot(shared, np.median(lines, axis=0), label=f"{name} ({len(seeds)} seeds)")
+            middle = axis.plot(
+                shared, np.median(lines, axis=0), label=f"{name} ({len(seeds)} seeds)"
+            )
             colour = middle[0].get_color()
             axis.fill_between(
                 shared, lines.min(axis=0), lines.max(axis=0), alpha=0.15, color=colour, linewidth=0

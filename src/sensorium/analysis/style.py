@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib
+from cycler import cycler
 
 matplotlib.use("Agg")  # files only: no window, no display needed
 from matplotlib import pyplot as plt
@@ -30,7 +31,7 @@ _RC = {
     "legend.fontsize": 8,
     "legend.frameon": False,
     "lines.linewidth": 1.4,
-    "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
+    "axes.prop_cycle": cycler(color=COLOURS),
 }
 
 

@@ -3,6 +3,7 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import jax
 import matplotlib
@@ -13,6 +14,7 @@ from matplotlib import pyplot as plt
 
 from sensorium.analysis.style import COLOURS, NOISE
 from sensorium.analysis.traces import EpisodeTrace
+from sensorium.envs import CartPoleState
 from sensorium.envs.drawing import draw_cartpole
 from sensorium.errors import WriteError
 
@@ -22,7 +24,7 @@ _SPANS = np.array([2.4, 10.0, 1.0, 1.0, 10.0])  # a bar of full length, for each
 def write_video(
     path: Path | str, trace: EpisodeTrace, names: tuple[str, ...], title: str, fps: int = 50
 ) -> int:
-    """Write an mp4 at half the world's speed per frame pair: every second step, in real time.
+    """Write an mp4 in real time; at 50 frames a second, a frame for every second step.
 
     Args:
         path: The file to create or replace; nothing is left if it fails.
@@ -37,8 +39,6 @@ def write_video(
     Raises:
         WriteError: The file could not be written.
     """
-    import imageio.v2 as imageio
-
     path = Path(path)
     stride = max(1, 100 // fps)
     frames = range(0, max(int(np.asarray(trace.alive).sum()), 1), stride)
@@ -48,7 +48,7 @@ def write_video(
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".mp4")
         os.close(handle)
         panel = _Panel(trace, names, title)
-        with imageio.get_writer(temporary, fps=fps, codec="libx264", quality=7) as video:
+        with _writer(temporary, fps) as video:
             for step in frames:
                 video.append_data(panel.frame(step))
         panel.close()
@@ -60,6 +60,12 @@ def write_video(
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
     return len(frames)
+
+
+def _writer(path: str, fps: int) -> Any:
+    import imageio.v2 as imageio
+
+    return imageio.get_writer(path, fps=fps, codec="libx264", quality=7)
 
 
 class _Panel:
@@ -124,5 +130,5 @@ class _Panel:
     def close(self) -> None:
         plt.close(self._figure)
 
-    def _state(self, step: int) -> object:
+    def _state(self, step: int) -> CartPoleState:
         return jax.tree.map(lambda leaf: leaf[step], self._trace.states)

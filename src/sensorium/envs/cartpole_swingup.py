@@ -59,12 +59,12 @@ class CartPoleParams:
 
     @property
     def total_mass(self) -> float:
-        """kg."""
+        """Kg."""
         return self.cart_mass + self.pole_mass
 
     @property
     def pole_moment(self) -> float:
-        """kg m: mass of the pole times its length."""
+        """Kg m: mass of the pole times its length."""
         return self.pole_mass * self.pole_length
 
 
@@ -160,9 +160,7 @@ def integrate(state: CartPoleState, action: Array, params: Any) -> CartPoleState
         -2 * swing + 3 * params.pole_mass * params.gravity * sine * cosine + 4 * force
     ) / (4 * params.total_mass - 3 * params.pole_mass * cosine**2)
     angular_acceleration = (
-        -3 * swing * cosine
-        + 6 * params.total_mass * params.gravity * sine
-        + 6 * force * cosine
+        -3 * swing * cosine + 6 * params.total_mass * params.gravity * sine + 6 * force * cosine
     ) / (4 * params.pole_length * params.total_mass - 3 * params.pole_moment * cosine**2)
     step = params.time_step
     return CartPoleState(

@@ -47,7 +47,9 @@ def draw_cartpole(
     end = params.track * scale
     paint(segment(middle - end, ground + 16, middle + end, ground + 16, 1.5), _TRACK)
     for side in (-1, 1):
-        paint(segment(middle + side * end, ground + 6, middle + side * end, ground + 26, 1.5), _TRACK)
+        paint(
+            segment(middle + side * end, ground + 6, middle + side * end, ground + 26, 1.5), _TRACK
+        )
     x = middle + float(state.position) * scale
     paint(segment(x - 20, ground, x + 20, ground, 12), _CART)
     # Positive angles lean to the left: the pole turns counter-clockwise from upright

@@ -131,6 +131,8 @@ def _code_distances(policy: Policy, world: Environment, keys: Keys, at: int) -> 
             observation, state, *_ = world.advance(
                 jax.random.fold_in(key_steps, time), state, action, params
             )
+            assert trace.code is not None
+            assert trace_moved.code is not None
             distance = jnp.mean((trace.code - trace_moved.code) ** 2)
             return (observation, state, carry, moved), distance
 

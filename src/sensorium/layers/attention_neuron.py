@@ -119,9 +119,7 @@ class AttentionNeuron(eqx.Module):
             jax.random.normal(key_query, (message_size, position_size)) / position_size**0.5
         )
         self.query_bias = jnp.zeros(message_size) if bias else None
-        self.key_weight = (
-            jax.random.normal(key_key, (message_size, hidden_size)) / hidden_size**0.5
-        )
+        self.key_weight = jax.random.normal(key_key, (message_size, hidden_size)) / hidden_size**0.5
         self.key_bias = jnp.zeros(message_size) if bias else None
         self.nonlinear_keys = nonlinear_keys
         self.num_queries = num_queries

@@ -5,7 +5,6 @@ block reads zero and adds nothing, since its weight multiplies its reading.
 """
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +13,12 @@ from jaxtyping import Array, Float
 from sensorium.errors import ConfigError
 from sensorium.types import PyTree
 
-Total = TypeVar("Total", bound=Float[Array, "..."])
-
 
 def sum_over_blocks(
-    step: Callable[[PyTree], tuple[Total, PyTree]], inputs: PyTree, block_size: int | None
-) -> tuple[Total, PyTree]:
+    step: Callable[[PyTree], tuple[Float[Array, "..."], PyTree]],
+    inputs: PyTree,
+    block_size: int | None,
+) -> tuple[Float[Array, "..."], PyTree]:
     """Apply `step` to blocks of the last axis; sum its first result, concatenate its second.
 
     Args:
@@ -55,7 +54,7 @@ def sum_over_blocks(
     total_shape, _ = jax.eval_shape(step, jax.tree.map(lambda block: block[0], blocks))
     zero = jnp.zeros(total_shape.shape, total_shape.dtype)
 
-    def accumulate(total: Total, block: PyTree) -> tuple[Total, PyTree]:
+    def accumulate(total: Float[Array, "..."], block: PyTree) -> tuple[Float[Array, "..."], PyTree]:
         part, columns = step(block)
         return total + part, columns
 

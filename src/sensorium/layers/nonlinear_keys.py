@@ -22,14 +22,12 @@ from sensorium.errors import ConfigError, ObservationError
 from sensorium.types import Key
 
 
-def nonlinear_map(
-    keys: Float[Array, "D N"], summary: Float[Array, "D #N"]
-) -> Float[Array, "D N"]:
+def nonlinear_map(keys: Float[Array, "..."], summary: Float[Array, "..."]) -> Float[Array, "..."]:
     """`K² + 2K + q |1 + K|`, elementwise.
 
     Args:
-        keys: What the sensors offer, one column each.
-        summary: `q`, one column for each sensor or one for all.
+        keys: What the sensors offer, of any shape.
+        summary: `q`, of a shape that broadcasts to that of the keys.
 
     Returns:
         The mapped keys.

@@ -42,7 +42,9 @@ class SensorLSTM(eqx.Module):
         key_ih, key_hh = jax.random.split(key)
         inputs = 1 + num_actions
         self.weight_ih = jax.random.normal(key_ih, (4 * hidden_size, inputs)) / inputs**0.5
-        self.weight_hh = jax.random.normal(key_hh, (4 * hidden_size, hidden_size)) / hidden_size**0.5
+        self.weight_hh = (
+            jax.random.normal(key_hh, (4 * hidden_size, hidden_size)) / hidden_size**0.5
+        )
         self.bias_ih = jnp.zeros(4 * hidden_size).at[hidden_size : 2 * hidden_size].set(1.0)
         self.bias_hh = jnp.zeros(4 * hidden_size)
 
@@ -76,8 +78,7 @@ class SensorLSTM(eqx.Module):
             + (weight_action @ previous_action + self.bias_ih + self.bias_hh)[:, None]
         )
         input_gate, forget_gate, candidate, output_gate = jnp.split(gates, 4)
-        cell = (
-            jax.nn.sigmoid(forget_gate) * memory.cell
-            + jax.nn.sigmoid(input_gate) * jnp.tanh(candidate)
+        cell = jax.nn.sigmoid(forget_gate) * memory.cell + jax.nn.sigmoid(input_gate) * jnp.tanh(
+            candidate
         )
         return SensorMemory(hidden=jax.nn.sigmoid(output_gate) * jnp.tanh(cell), cell=cell)

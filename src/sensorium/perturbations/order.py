@@ -83,5 +83,3 @@ class Reshuffle(Perturbation):
 
     def __str__(self) -> str:
         return f"reshuffled every {self.every}"
-
-

@@ -163,6 +163,8 @@ def check_perturbation(perturbation: Perturbation, num_sensors: int = 5) -> None
         if channels.shape != (expected,):
             raise ConfigError(f"{name} promises {expected} channels, gave shape {channels.shape}.")
         if perturbation.sources(state, num_sensors).shape != (expected,):
-            raise ConfigError(f"{name} does not name the source of each of its {expected} channels.")
+            raise ConfigError(
+                f"{name} does not name the source of each of its {expected} channels."
+            )
         if jax.eval_shape(lambda state=state: state) != structure:
             raise ConfigError(f"{name} changes the structure of its state in a step.")

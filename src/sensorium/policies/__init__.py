@@ -2,8 +2,8 @@
 
 | agent | senses | acts by |
 |---|---|---|
-| AttentionNeuron | AttentionNeuron layer, any number of sensors in any order | linear or small tanh network on the code |
-| Deep Sets, Set Transformer | the same LSTM in each sensor, another pooling | the same |
+| AttentionNeuron | its layer: any number of sensors, any order | linear or small tanh network on the code |
+| Deep Sets, Set Transformer | the same LSTM in each sensor, other pooling | the same |
 | feed-forward | fixed places | small tanh network on the readings |
 """
 

@@ -43,8 +43,8 @@ class FeedForwardConfig:
         """Draw an agent for exactly `num_sensors` sensors; ConfigError if the scales do not fit."""
         scales = self.input_scales or (1.0,) * num_sensors
         if len(scales) != num_sensors:
-            raise ConfigError(
-                f"There are {num_sensors} sensors but {len(scales)} input scales."
-            )
+            raise ConfigError(f"There are {num_sensors} sensors but {len(scales)} input scales.")
         sizes = (num_sensors, *self.hidden_sizes, num_actions)
-        return FeedForwardPolicy(Controller(sizes, key=key), scales, num_actions)
+        return FeedForwardPolicy(
+            controller=Controller(sizes, key=key), input_scales=scales, num_actions=num_actions
+        )

@@ -13,10 +13,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from sensorium.errors import ConfigError, ObservationError
 from jaxtyping import Array, Float
 
+from sensorium.errors import ConfigError, ObservationError
 from sensorium.types import Action, Attention, Code, Observation, Order, PyTree
 
 

@@ -17,6 +17,7 @@ from sensorium.layers import (
     AttentionNeuron,
     DeepSets,
     InvariantNonlinearKeys,
+    NonlinearKeys,
     PublishedNonlinearKeys,
     SensorMemory,
     SetTransformer,
@@ -107,7 +108,7 @@ class AttentionNeuronConfig:
     def build(self, num_sensors: int, num_actions: int, key: Key) -> SensoryPolicy:
         """Draw an agent; `num_sensors` matters for nonlinear keys as published only."""
         key_layer, key_map, key_controller = jax.random.split(key, 3)
-        nonlinear_keys = None
+        nonlinear_keys: NonlinearKeys | None = None
         if self.key_map == KeyMap.NLA_PUBLISHED:
             nonlinear_keys = PublishedNonlinearKeys(self.num_queries, num_sensors, key=key_map)
         elif self.key_map == KeyMap.NLA_INVARIANT:
@@ -129,7 +130,8 @@ class AttentionNeuronConfig:
             layer.lstm.weight_ih.at[:, 0].multiply(self.reading_scale),
         )
         sizes = (self.num_queries, *self.controller_sizes, num_actions)
-        return SensoryPolicy(layer, Controller(sizes, key=key_controller), num_actions)
+        controller = Controller(sizes, key=key_controller)
+        return SensoryPolicy(layer=layer, controller=controller, num_actions=num_actions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +150,7 @@ class DeepSetsConfig:
         key_layer, key_controller = jax.random.split(key)
         layer = DeepSets(num_actions, **dataclasses.asdict(self), key=key_layer)
         controller = Controller((self.code_size, num_actions), key=key_controller)
-        return SensoryPolicy(layer, controller, num_actions)
+        return SensoryPolicy(layer=layer, controller=controller, num_actions=num_actions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -171,4 +173,4 @@ class SetTransformerConfig:
         key_layer, key_controller = jax.random.split(key)
         layer = SetTransformer(num_actions, **dataclasses.asdict(self), key=key_layer)
         controller = Controller((self.code_size, num_actions), key=key_controller)
-        return SensoryPolicy(layer, controller, num_actions)
+        return SensoryPolicy(layer=layer, controller=controller, num_actions=num_actions)

@@ -47,7 +47,9 @@ def _score_rows(
                 continue  # fixed inputs: it cannot be asked
             scores = plain
             if perturbation != Identity():
-                scores = evaluate(policy, ENV, perturbation, episodes=episodes, seed=seed, name=name)
+                scores = evaluate(
+                    policy, ENV, perturbation, episodes=episodes, seed=seed, name=name
+                )
             difference, interval = paired_difference(scores.returns, plain.returns)
             published = paper(name, scores.perturbation)
             rows.append(scores.to_json() | {"paper": published, "difference": difference})
@@ -97,7 +99,9 @@ def table_3(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 3: how much of each sensor a linear regression reads out of the code."""
     del out
     world = make(ENV)
-    table = Table(title="AN Table 3: R² of a linear regression from code to sensors, held-out episodes")
+    table = Table(
+        title="AN Table 3: R² of a linear regression from code to sensors, held-out episodes"
+    )
     for column in ("agent", *world.sensor_names):
         table.add_column(column, justify="left" if column == "agent" else "right")
     rows = []

@@ -57,9 +57,11 @@ def _measure(sensors: int, block_size: int | None, seed: int) -> dict[str, Any]:
             code, _ = compiled(parameters, readings, action, memory)
         jax.block_until_ready(code)
         times.append((time.perf_counter() - began) / repeats)
+    memory_analysis = compiled.memory_analysis()
+    assert memory_analysis is not None
     return {
         "sensors": sensors,
         "block_size": block_size,
         "seconds": min(times),
-        "temporary_bytes": int(compiled.memory_analysis().temp_size_in_bytes),
+        "temporary_bytes": int(memory_analysis.temp_size_in_bytes),
     }

@@ -13,6 +13,7 @@ The population is stepped in blocks whose state fits the cache. Blocks are sprea
 (on a CPU: `jax.config.update("jax_num_cpu_devices", cores)` before JAX is first used).
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -22,7 +23,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sensorium.envs import Environment
-from sensorium.layers import AttentionNeuron, NonlinearKeys, PublishedNonlinearKeys, nonlinear_map
+from sensorium.layers import (
+    AttentionNeuron,
+    InvariantNonlinearKeys,
+    NonlinearKeys,
+    PublishedNonlinearKeys,
+    nonlinear_map,
+)
 from sensorium.policies import Controller, FeedForwardPolicy, Policy, SensoryPolicy
 from sensorium.rollout.device import run_population
 from sensorium.types import Key, Keys, PyTree
@@ -75,9 +82,9 @@ def fused_returns(
 def _block_returns(policies: Policy, world: Environment, keys: Keys) -> Float[Array, "P R"]:
     size, params = jax.tree.leaves(policies)[0].shape[0], world.default_params
     key_pairs = jax.vmap(jax.random.split)(keys)  # (R, 2)
-    observation, world_state = jax.vmap(
-        lambda key: world.reset_env(key, params), out_axes=-1
-    )(key_pairs[:, 0])
+    observation, world_state = jax.vmap(lambda key: world.reset_env(key, params), out_axes=-1)(
+        key_pairs[:, 0]
+    )
     observation, world_state = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf[..., None, :], (*leaf.shape[:-1], size, leaf.shape[-1])),
         (observation, world_state),
@@ -103,9 +110,7 @@ def _block_returns(policies: Policy, world: Environment, keys: Keys) -> Float[Ar
         return _Running(observation, world_state, carry, now.alive & ~done, total), None
 
     shape = (size, len(keys))
-    start = _Running(
-        observation, world_state, carry, jnp.ones(shape, bool), jnp.zeros(shape)
-    )
+    start = _Running(observation, world_state, carry, jnp.ones(shape, bool), jnp.zeros(shape))
     last, _ = jax.lax.scan(step, start, jnp.arange(world.max_steps))
     return last.total
 
@@ -129,18 +134,21 @@ def _batch_last(policies: Policy, num_sensors: int, num_rollouts: int) -> tuple[
 
         return (), feed_forward
 
-    hidden_size = policies.layer.lstm.weight_hh.shape[-1]
+    assert isinstance(policies, SensoryPolicy)
+    layer = policies.layer
+    assert isinstance(layer, AttentionNeuron)  # `supports` said so
+    hidden_size = layer.lstm.weight_hh.shape[-1]
     blank = jnp.zeros((num_sensors, size, num_rollouts))
     carry = (
         (blank,) * hidden_size,
         (blank,) * hidden_size,
         jnp.zeros((policies.num_actions, size, num_rollouts)),
     )
-    attention = _fold_attention(policies.layer)
+    attention = _fold_attention(layer)
 
     def sensory(observation: Row, carry: PyTree) -> tuple[Row, PyTree]:
         hidden, cell, previous_action = carry
-        hidden, cell = _lstm(policies.layer, observation, hidden, cell, previous_action)
+        hidden, cell = _lstm(layer, observation, hidden, cell, previous_action)
         code = [
             _tanh(policies.code_scale * jnp.sum(weights * observation, axis=0))
             for weights in attention(hidden)
@@ -206,9 +214,7 @@ def _fold_attention(layer: AttentionNeuron) -> Callable[[Sequence[Row]], list[Ro
             if layer.key_bias is not None:
                 key = key + layer.key_bias[:, unit, None]
             keys.append(nonlinear_map(key, summaries[..., unit, None]))
-        return [
-            _tanh(factor * _dot(queries[:, query], keys)) for query in range(layer.num_queries)
-        ]
+        return [_tanh(factor * _dot(queries[:, query], keys)) for query in range(layer.num_queries)]
 
     return nonlinear
 
@@ -216,6 +222,7 @@ def _fold_attention(layer: AttentionNeuron) -> Callable[[Sequence[Row]], list[Ro
 def _summaries(keys: NonlinearKeys, queries: Float[Array, "P M D"]) -> Float[Array, "#N P D"]:
     if isinstance(keys, PublishedNonlinearKeys):
         return jnp.einsum("pnm,pmd->npd", keys.weight, queries) + keys.bias.T[..., None]
+    assert isinstance(keys, InvariantNonlinearKeys)
     return (jnp.einsum("pm,pmd->pd", keys.weight, queries) + keys.bias[:, None])[None]
 
 
@@ -230,7 +237,8 @@ def _control(controller: Controller, inputs: list[Row]) -> list[Row]:
 
 def _dot(weights: Float[Array, "P terms"], rows: Sequence[Row]) -> Row:
     """`Σ weights[:, i] * rows[i]`, unrolled."""
-    return sum(weights[:, index, None] * row for index, row in enumerate(rows))
+    products = [weights[:, index, None] * row for index, row in enumerate(rows)]
+    return functools.reduce(jnp.add, products)
 
 
 def _sigmoid(row: Row) -> Row:
@@ -238,7 +246,7 @@ def _sigmoid(row: Row) -> Row:
 
 
 def _tanh(row: Row) -> Row:
-    """tanh to 3e-7: the rational approximation that XLA uses too, without its branch for tiny values.
+    """Tanh to 3e-7: the rational approximation that XLA uses too, without its branch for tiny values.
 
     Most of a step is spent in tanh; this takes half the time of `jnp.tanh`.
     """

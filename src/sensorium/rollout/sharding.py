@@ -15,6 +15,7 @@ from sensorium.policies import Policy
 from sensorium.rollout.fused import fused_returns
 from sensorium.types import Keys, PyTree
 
+
 def use_all_cores(num_devices: int | None = None) -> None:
     """Let XLA see each core of a CPU as a device of its own, and use its widest vectors.
 

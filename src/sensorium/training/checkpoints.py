@@ -33,7 +33,9 @@ class Clock:
     """Training time so far, over all sessions."""
 
 
-def save_checkpoint(directory: Path, progress: Progress, recipe: dict[str, Any], clock: Clock) -> None:
+def save_checkpoint(
+    directory: Path, progress: Progress, recipe: dict[str, Any], clock: Clock
+) -> None:
     """Write `last.safetensors` atomically; WriteError leaves the checkpoint of before."""
     header = {
         "recipe": recipe,

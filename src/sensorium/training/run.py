@@ -1,12 +1,12 @@
 """The loop around every trainer: test, keep the best, log, checkpoint, stop when asked.
 
-    runs/cartpole-pi/
-        recipe.json          what was asked for
-        versions.json        of Python, JAX and the rest
-        metrics.jsonl        one line a generation
-        tensorboard/         the same for TensorBoard
-        last.safetensors     the whole state, to resume from
-        best.safetensors     the agent with the best test
+runs/cartpole-pi/
+    recipe.json          what was asked for
+    versions.json        of Python, JAX and the rest
+    metrics.jsonl        one line a generation
+    tensorboard/         the same for TensorBoard
+    last.safetensors     the whole state, to resume from
+    best.safetensors     the agent with the best test
 """
 
 import contextlib
@@ -166,7 +166,9 @@ def run(
         for generation in range(first + 1, budget.generations + 1):
             began = time.perf_counter()
             state, metrics = trainer.step(progress.trainer)
-            progress = progress._replace(trainer=state, generation=jnp.asarray(generation, jnp.int32))
+            progress = progress._replace(
+                trainer=state, generation=jnp.asarray(generation, jnp.int32)
+            )
             jax.block_until_ready(progress)
             step_seconds = time.perf_counter() - began
             last = generation == budget.generations

@@ -37,15 +37,15 @@ class ShortHorizonConfig:
 
     population: int = 1
     """Learners that train side by side, each from weights of its own."""
-    rollouts: int = 256
+    rollouts: int = 64
     """Worlds of each learner."""
-    horizon: int = 16
+    horizon: int = 64
     """Steps in a window, through which gradients flow."""
     updates_per_generation: int = 100
     """Windows, and so updates, in a generation."""
-    total_updates: int = 20_000
+    total_updates: int = 15_000
     """Over how many updates the learning rate falls to a twentieth of its start."""
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-3
     """Of the agent, at the start."""
     critic_learning_rate: float = 3e-3
     """Of the critic."""
@@ -53,17 +53,17 @@ class ShortHorizonConfig:
     """Steps of the critic on each window."""
     critic_sizes: tuple[int, ...] = (64, 64)
     """Hidden layers of the critic."""
-    discount: float = 0.98
+    discount: float = 0.99
     """γ, for each step of the world."""
     trace_decay: float = 0.95
     """λ of the critic's targets."""
     target_rate: float = 0.02
     """How fast the target critic follows, for each update."""
-    average_decay: float = 0.99
+    average_decay: float = 0.995
     """Of the exponential average of the weights."""
-    identity_weight: float = 0.0
+    identity_weight: float = 0.3
     """Weight of a second lesson: each sensor learns to tell which one it is (see `_identity_loss`)."""
-    world_gradient_clip: float = 1.0
+    world_gradient_clip: float = 0.1
     """Largest norm of what flows back through one world in one step, in units of its share of the loss.
 
     Swinging poles are chaotic: without this a single world can drown all others."""
@@ -280,9 +280,7 @@ class ShortHorizon(Trainer):
         )
         features = self.world.critic_features(state)
         fresh_observation, fresh_state = self.world.reset_env(key_reset, params)
-        fresh = Worlds(
-            fresh_observation, fresh_state, policy.initial_carry(self.world.num_sensors)
-        )
+        fresh = Worlds(fresh_observation, fresh_state, policy.initial_carry(self.world.num_sensors))
         worlds = jax.tree.map(
             lambda new, old: jnp.where(terminated | truncated, new, old),
             fresh,
@@ -322,9 +320,7 @@ class ShortHorizon(Trainer):
         return jax.lax.scan(fit, start, None, length=config.critic_epochs)[0]
 
 
-def _identity_loss(
-    probe: Linear, said: Float[Array, "H N"], sources: Int[Array, " N"]
-) -> Scalar:
+def _identity_loss(probe: Linear, said: Float[Array, "H N"], sources: Int[Array, " N"]) -> Scalar:
     """Cross-entropy of telling, from what a sensor says, which one it is."""
     scores = probe.weight @ said + probe.bias[:, None]
     classes = jnp.where(sources < 0, scores.shape[0] - 1, sources)

@@ -92,9 +92,9 @@ class StrategyConfig:
 class Strategy:
     """One of evosax's strategies over vectors, maximising.
 
-        state = strategy.init(key, mean)
-        population, state = strategy.ask(key, state)
-        state = strategy.tell(key, population, fitness, state)
+    state = strategy.init(key, mean)
+    population, state = strategy.ask(key, state)
+    state = strategy.tell(key, population, fitness, state)
     """
 
     def __init__(self, config: StrategyConfig, population: int, num_parameters: int):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from sensorium.policies import Policy
 from sensorium.types import Key, PyTree, Scalar
 
-
 DrawPolicy = Callable[[Key], Policy]
 """Draws an agent with random weights; the same architecture for every key."""
 

@@ -18,9 +18,9 @@ from sensorium.types import Action, PyTree
 class Agent:
     """A trained policy, what it was trained by, and what is known of it.
 
-        agent = sensorium.load("cartpole-pi")
-        carry = agent.initial_carry(5)
-        action, carry = agent(observation, carry)
+    agent = sensorium.load("cartpole-pi")
+    carry = agent.initial_carry(5)
+    action, carry = agent(observation, carry)
     """
 
     policy: Policy

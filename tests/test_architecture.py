@@ -1,0 +1,119 @@
+"""The house: imports point one way, heavy libraries stay in their rooms, public names are explained."""
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sensorium
+
+SOURCE = Path(sensorium.__file__).parent
+
+# Each may import what stands before it, and itself
+LAYERS = [
+    {"types", "errors"},
+    {"serialisation"},
+    {"layers"},
+    {"policies", "perturbations"},
+    {"envs"},
+    {"bridges"},
+    {"rollout"},
+    {"training", "evaluation"},
+    {"recipes"},
+    {"zoo"},
+    {"analysis"},
+    {"reproduce"},
+    {"cli"},
+    {"__main__"},
+]
+HEAVY = {
+    "gymnasium": {"bridges"},
+    "matplotlib": {"analysis"},
+    "imageio": {"analysis"},
+    "sklearn": {"reproduce", "analysis"},
+    "evosax": {"training"},
+    "tensorboardX": {"training"},
+    "torch": set(),
+    "gymnax": set(),
+}
+
+
+def _modules():
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        if parts != ("__init__",):
+            yield path, parts[0]
+
+
+def _imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module
+            if node.module == "sensorium":
+                yield from (f"sensorium.{alias.name}" for alias in node.names)
+
+
+def test_imports_point_one_way():
+    rank = {name: index for index, names in enumerate(LAYERS) for name in names}
+    wrong = []
+    for path, room in _modules():
+        for name in _imports(path):
+            parts = name.split(".")
+            if parts[0] == "sensorium" and len(parts) > 1:
+                other = parts[1]
+                if other != room and rank[other] >= rank[room]:
+                    wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
+    assert not wrong
+
+
+def test_heavy_libraries_stay_in_their_rooms():
+    wrong = [
+        f"{path.relative_to(SOURCE)} imports {name}"
+        for path, room in _modules()
+        for name in _imports(path)
+        if room not in HEAVY.get(name.split(".")[0], {room})
+    ]
+    assert not wrong
+
+
+def test_import_costs_nothing_and_needs_no_simulator():
+    script = (
+        "import sys; import sensorium; "
+        "heavy = {'jax', 'gymnasium', 'matplotlib', 'torch'} & set(sys.modules); "
+        "assert not heavy, heavy; "
+        "sys.modules['gymnasium'] = sys.modules['matplotlib'] = None; "
+        "sensorium.make('CartPoleSwingUpHarder'); sensorium.EvolutionConfig(); sensorium.load"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", [n for n in sensorium.__all__ if not n.startswith("__")])
+def test_public_names_are_explained(name):
+    thing = getattr(sensorium, name)
+    assert inspect.getdoc(thing), f"sensorium.{name} has no docstring"
+    if inspect.isclass(thing):
+        for method, function in vars(thing).items():
+            if not method.startswith("_") and inspect.isfunction(function):
+                assert inspect.getdoc(function), f"sensorium.{name}.{method} has no docstring"
+
+
+def test_files_hold_one_idea():
+    long = {
+        str(path.relative_to(SOURCE)): len(path.read_text().splitlines())
+        for path, _ in _modules()
+        if len(path.read_text().splitlines()) > 420
+    }
+    assert not long
+
+
+def test_every_module_says_what_it_is():
+    for path, _ in _modules():
+        name = ".".join(("sensorium", *path.relative_to(SOURCE).with_suffix("").parts))
+        if not name.endswith("__main__"):
+            assert importlib.import_module(name.removesuffix(".__init__")).__doc__, name

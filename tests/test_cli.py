@@ -1,0 +1,140 @@
+"""The command line, as one types it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from sensorium import zoo
+from sensorium.recipes import find
+from sensorium.serialisation import save_pytree
+
+
+@pytest.fixture(scope="module")
+def agent_file(tmp_path_factory):
+    """An untrained agent in a file."""
+    recipe = find("cartpole-pi")
+    path = tmp_path_factory.mktemp("agents") / "agent.safetensors"
+    save_pytree(path, recipe.blank_policy(), {"recipe": recipe.to_json()})
+    return path
+
+
+def sensorium(*arguments, code=0, **options):
+    result = subprocess.run(
+        [sys.executable, "-m", "sensorium", *map(str, arguments)],
+        capture_output=True, text=True, timeout=280, **options,
+    )  # fmt: skip
+    assert result.returncode == code, result.stderr
+    return result
+
+
+def test_eval_prints_the_promised_json_and_nothing_else(agent_file):
+    result = sensorium(
+        "eval", agent_file, "--episodes", 5, "--seed", 3, "--shuffle", "--noise-channels", 2,
+        "--json", "-",
+    )  # fmt: skip
+    figures = json.loads(result.stdout)
+    assert figures.keys() >= {
+        "agent", "env", "perturbation", "episodes", "seed", "mean", "std", "iqm", "ci95",
+        "solved", "returns", "seconds", "env_steps_per_second",
+    }  # fmt: skip
+    assert figures["episodes"] == len(figures["returns"]) == 5
+    assert figures["mean"] == pytest.approx(np.mean(figures["returns"]), abs=1e-2)
+    assert figures["perturbation"] == "+2 noise channels + shuffled"
+    assert "cartpole-pi" in result.stderr
+
+
+def test_bench_prints_json(tmp_path):
+    figures = json.loads(
+        sensorium("bench", "cartpole", "--population", 4, "--rollouts", 2, "--rounds", 1,
+                  "--json", "-").stdout
+    )  # fmt: skip
+    assert figures["env_steps_per_second"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("train", "cartpole-pie"), "There is no recipe 'cartpole-pie'; did you mean 'cartpole-pi"),
+        (("train",), "Name a recipe to train"),
+        (("train", "--resume", "nowhere"), "nowhere is not a run directory"),
+        (("eval", "nobody-knows"), "There is no agent 'nobody-knows'"),
+        (("eval", "missing.safetensors"), "There is no file missing.safetensors"),
+        (("reproduce", "table-22"), "did you mean 'table-2'"),
+        (("bench", "cartpol"), "did you mean 'cartpole'"),
+    ],
+)
+def test_mistakes_get_one_sentence_and_a_nonzero_exit(arguments, sentence, tmp_path):
+    result = sensorium(*arguments, code=2, cwd=tmp_path)
+    assert sentence in result.stderr.replace("\n", " ")
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_numbers_out_of_range(agent_file, tmp_path):
+    for arguments, sentence in (
+        (("eval", agent_file, "--episodes", 0), "at least 1 episode, got 0"),
+        (("eval", agent_file, "--drop", 5), "would leave none"),
+        (("eval", agent_file, "--env", "CartPole"), "There is no world 'CartPole'"),
+        (("train", "cartpole-pi", "--generations", 0), "generations must be at least 1, got 0"),
+        (("train", "cartpole-pi", "--population", 0), "population must be at least 1, got 0"),
+    ):
+        assert sentence in sensorium(*arguments, code=2, cwd=tmp_path).stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_flags_are_refused(agent_file):
+    result = sensorium("eval", agent_file, "--shufle", code=2)
+    assert "--shufle" in result.stderr
+
+
+def test_json_to_a_file_that_cannot_be_written(agent_file, tmp_path):
+    (tmp_path / "file").write_text("")
+    result = sensorium(
+        "eval", agent_file, "--episodes", 2, "--json", tmp_path / "file" / "x.json", code=2
+    )
+    assert "Could not write" in result.stderr
+
+
+def test_show_writes_a_video_and_a_figure(agent_file, tmp_path):
+    import imageio.v2 as imageio
+
+    sensorium(
+        "show", agent_file, "--video", tmp_path / "out.mp4", "--figure", tmp_path / "out.png",
+        "--steps", 40, "--shuffle-at", 15, "--noise-channels", 2,
+    )  # fmt: skip
+    with imageio.get_reader(tmp_path / "out.mp4") as video:
+        frames = list(video)
+    assert 1 <= len(frames) <= 20
+    assert frames[0].std() > 10  # a picture, not a blank
+    assert imageio.imread(tmp_path / "out.png").std() > 10
+    assert {path.name for path in tmp_path.iterdir()} == {"out.mp4", "out.png"}
+
+
+def test_agent_files_of_other_kinds(agent_file, tmp_path):
+    whole = agent_file.read_bytes()
+    truncated = tmp_path / "t.safetensors"
+    truncated.write_bytes(whole[: len(whole) - 100])
+    assert "truncated" in sensorium("eval", truncated, code=2).stderr
+    other = tmp_path / "o.safetensors"
+    save_pytree(other, {"x": np.zeros(3)}, {"recipe": find("cartpole-pi").to_json()})
+    assert "another architecture" in sensorium("eval", other, code=2).stderr
+    save_pytree(other, {"x": np.zeros(3)}, {})
+    assert "holds no agent" in sensorium("eval", other, code=2).stderr
+
+
+def test_zoo_lists_recipes():
+    env = {**os.environ, "COLUMNS": "200"}
+    assert "cartpole-pi-reshuffle" in sensorium("zoo", env=env).stdout
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_shipped_agents_load_and_have_a_card(name):
+    agent = zoo.load(name)
+    assert agent.name == name
+    scores = agent.card["scores"]
+    assert scores["plain"]["mean"] == pytest.approx(np.mean(scores["plain"]["returns"]), abs=0.01)
+    assert agent.card["parameters"] > 0
