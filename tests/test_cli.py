@@ -107,7 +107,7 @@ def test_show_writes_a_video_and_a_figure(agent_file, tmp_path):
         "--steps", 40, "--shuffle-at", 15, "--noise-channels", 2,
     )  # fmt: skip
     with imageio.get_reader(tmp_path / "out.mp4") as video:
-        frames = list(video)
+        frames = list(video.iter_data())
     assert 1 <= len(frames) <= 20
     assert frames[0].std() > 10  # a picture, not a blank
     assert imageio.imread(tmp_path / "out.png").std() > 10

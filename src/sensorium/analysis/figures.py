@@ -57,6 +57,7 @@ def episode(path: Path | str, trace: EpisodeTrace, names: tuple[str, ...]) -> No
                 interpolation="nearest",
             )  # fmt: skip
         code.set_title("code")
+        code.yaxis.get_major_locator().set_params(integer=True)
         outcome.plot(np.asarray(trace.action)[:steps, 0], label="action", linewidth=0.8)
         outcome.plot(np.asarray(trace.reward)[:steps], label="reward")
         outcome.set_title(f"action and reward (return {float(trace.reward.sum()):.0f})")

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,10 @@ def write_video(
         os.close(handle)
         panel = _Panel(trace, names, title)
         with _writer(temporary, fps) as video:
-            for step in frames:
-                video.append_data(panel.frame(step))
+            with warnings.catch_warnings():  # JAX warns of forks; this one becomes ffmpeg
+                warnings.simplefilter("ignore", RuntimeWarning)
+                for step in frames:
+                    video.append_data(panel.frame(step))
         panel.close()
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
@@ -74,7 +77,7 @@ class _Panel:
     def __init__(self, trace: EpisodeTrace, names: tuple[str, ...], title: str):
         self._trace = jax.tree.map(np.asarray, trace)
         self._names = names
-        self._figure = plt.figure(figsize=(9.6, 5.4), dpi=100, constrained_layout=True)
+        self._figure = plt.figure(figsize=(9.6, 5.44), dpi=100, constrained_layout=True)
         grid = self._figure.add_gridspec(2, 3, width_ratios=(2.2, 1.3, 1.3), height_ratios=(3, 1))
         self._figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
         world = self._figure.add_subplot(grid[0, 0])

@@ -1,0 +1,79 @@
+"""What the README says is true: its tree is the disk, its code runs, its scores are those of the cards.
+
+`python -m tests.test_readme` writes the scores anew.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+COLUMNS = {
+    "plain": "plain",
+    "shuffled": "shuffled",
+    "doubled": "doubled",
+    "+5 noise channels": "+5 noise",
+    "reshuffled every 25": "every 25",
+    "reshuffled every 100": "every 100",
+}
+
+
+def score_table():
+    lines = [
+        "| agent | parameters | " + " | ".join(COLUMNS.values()) + " | trained in |",
+        "|---|--:|" + "--:|" * (len(COLUMNS) + 1),
+    ]
+    for path in sorted((ROOT / "zoo").glob("*.json")):
+        card = json.loads(path.read_text())
+        cells = []
+        for senses in COLUMNS:
+            score = card["scores"].get(senses)
+            cells.append("-" if score is None else f"{score['mean']:.0f} ± {score['std']:.0f}")
+        minutes = card["training_seconds"] / 60
+        row = [f"`{card['name']}`", str(card["parameters"]), *cells, f"{minutes:.0f} min"]
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+def _between(text, name):
+    return re.search(rf"<!-- {name}.*?-->\n(.*?)<!-- /{name} -->", text, re.S).group(1)
+
+
+def test_scores_are_those_of_the_cards():
+    assert _between(README.read_text(), "scores").strip() == score_table()
+
+
+def test_tree_is_the_disk():
+    said = re.findall(r"^  (\w+)/", _between(README.read_text(), "tree"), re.M)
+    here = [
+        path.name
+        for path in (ROOT / "src/sensorium").iterdir()
+        if path.is_dir() and (path / "__init__.py").exists()
+    ]
+    assert sorted(said) == sorted(here)
+
+
+def test_python_of_readme_and_docs_runs():
+    pages = [README, ROOT / "docs/index.md"]
+    blocks = [
+        block
+        for page in pages
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    ]
+    assert len(blocks) >= 2
+    for block in blocks:
+        subprocess.run([sys.executable, "-c", block], check=True, timeout=200, cwd=ROOT)
+
+
+def test_links_and_pictures_exist():
+    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
+        assert target.startswith("http") or (ROOT / target).exists(), target
+
+
+if __name__ == "__main__":
+    text = README.read_text()
+    old = _between(text, "scores")
+    README.write_text(text.replace(old, score_table() + "\n"))
