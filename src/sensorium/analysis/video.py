@@ -49,11 +49,10 @@ def write_video(
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".mp4")
         os.close(handle)
         panel = _Panel(trace, names, title)
-        with _writer(temporary, fps) as video:
-            with warnings.catch_warnings():  # JAX warns of forks; this one becomes ffmpeg
-                warnings.simplefilter("ignore", RuntimeWarning)
-                for step in frames:
-                    video.append_data(panel.frame(step))
+        with warnings.catch_warnings(), _writer(temporary, fps) as video:
+            warnings.simplefilter("ignore", RuntimeWarning)  # JAX's, of forks: this one is ffmpeg
+            for step in frames:
+                video.append_data(panel.frame(step))
         panel.close()
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
