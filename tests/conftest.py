@@ -1,10 +1,16 @@
 """Shapes are checked at run time in every test; keys and sizes are fixed."""
 
 import os
+import tempfile
 from pathlib import Path
 
 # Two devices on every machine, so that sharding is tested everywhere
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+# What one test compiled, another and the commands that tests start need not compile again
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "sensorium-tests-compiled")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 
 from jaxtyping import install_import_hook
 

@@ -113,11 +113,11 @@ def test_damaged_and_foreign_files_get_one_sentence(tmp_path):
         with pytest.raises(AgentFileError, match="truncated or not a safetensors file"):
             read_header(path)
     path.write_bytes(whole)
-    with pytest.raises(AgentFileError, match="another architecture: 'b' is float32"):
+    with pytest.raises(AgentFileError, match=r"another architecture: .*'b'.* is float32\[2, 2\]"):
         load_pytree(path, {**tree, "b": np.zeros((2, 3), np.float32)})
-    with pytest.raises(AgentFileError, match="it lacks 'c'"):
+    with pytest.raises(AgentFileError, match="it lacks .*'c'"):
         load_pytree(path, {**tree, "c": np.zeros(1, np.float32)})
-    with pytest.raises(AgentFileError, match="it holds 'b'"):
+    with pytest.raises(AgentFileError, match="it holds .*'b'"):
         load_pytree(path, {"a": tree["a"]})
     with pytest.raises(AgentFileError, match="There is no file"):
         load_pytree(tmp_path / "missing.safetensors", tree)

@@ -19,7 +19,7 @@ def _run(policy, observations, previous_actions=None):
     carry, actions, codes = policy.initial_carry(observations.shape[1]), [], []
     for time, observation in enumerate(observations):
         if previous_actions is not None and time > 0:
-            carry = carry._replace(previous_action=jnp.asarray(previous_actions[time - 1]))
+            carry = carry._replace(feedback=jnp.asarray(previous_actions[time - 1]))
         action, carry, trace = step(jnp.asarray(observation), carry)
         actions.append(np.asarray(action))
         codes.append(np.asarray(trace.code))

@@ -20,6 +20,7 @@ from sensorium.policies import (
 
 ALL = {
     "plain": (AttentionNeuronConfig(), 913),
+    "code fed back": (AttentionNeuronConfig(code_feedback=True), 913 + 16 * 32),
     "NLA published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), 998),
     "NLA invariant": (AttentionNeuronConfig(key_map=KeyMap.NLA_INVARIANT), 930),
     "Deep Sets": (DeepSetsConfig(), 911),
@@ -102,7 +103,7 @@ def test_a_policy_that_keeps_hidden_state_is_found_out(paper_agent):
     class Forgetful(type(paper_agent)):
         def step(self, observation, carry):
             action, _, trace = super().step(observation, carry)
-            return action, carry._replace(previous_action=jnp.zeros((2,))), trace
+            return action, carry._replace(feedback=jnp.zeros((2,))), trace
 
     broken = Forgetful(paper_agent.layer, paper_agent.controller, 1)
     with pytest.raises(ConfigError, match="changes the structure"):

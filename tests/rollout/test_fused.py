@@ -22,7 +22,7 @@ from sensorium.rollout import fused_returns, returns_of_population, run_episode,
 class ShortCartPole(CartPoleSwingUpHarder):
     """Too short for rounding to grow: swinging poles are chaotic."""
 
-    max_steps = 60
+    max_steps = 30
 
 
 POLICIES = {
@@ -32,6 +32,7 @@ POLICIES = {
     ),
     "NLA invariant": AttentionNeuronConfig(key_map=KeyMap.NLA_INVARIANT, reading_scale=0.2),
     "NLA published": AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED, reading_scale=0.2),
+    "code fed back": AttentionNeuronConfig(code_feedback=True, reading_scale=0.2),
     "feed-forward": FeedForwardConfig((16,), (2.4, 10.0, 1.0, 1.0, 10.0)),
     "not fused": DeepSetsConfig(),
 }

@@ -56,7 +56,7 @@ def summarise(returns: Float[np.ndarray, " episodes"], solved_return: float) -> 
 
 def interquartile_mean(returns: np.ndarray, axis: int = -1) -> np.ndarray:
     """Mean without the lowest and the highest quarter."""
-    return stats.trim_mean(returns, 0.25, axis=axis)
+    return np.asarray(stats.trim_mean(returns, 0.25, axis=axis))
 
 
 def bootstrap_interval(

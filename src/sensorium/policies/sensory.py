@@ -28,10 +28,11 @@ from sensorium.types import Action, Key, Observation, Order
 
 
 class SensoryCarry(NamedTuple):
-    """Memory of every sensor, and the action that they will be told of."""
+    """Memory of every sensor, and what all of them will be told."""
 
     memory: SensorMemory
-    previous_action: Action
+    feedback: Float[Array, " F"]
+    """The previous action; after it the previous code, if the policy has `code_feedback`."""
 
 
 class SensoryPolicy(Policy):
@@ -41,22 +42,31 @@ class SensoryPolicy(Policy):
     controller: Controller
     num_actions: int = eqx.field(static=True)
     code_scale: float = eqx.field(static=True, default=1.0)
+    code_feedback: bool = eqx.field(static=True, default=False)
+    """Whether sensors hear the previous code as well as the previous action; the paper's do not.
+
+    The code is the same for all sensors, so the policy stays invariant. A sensor that has just been
+    rewired can then compare what it reads with what the others had made out, and find its role in a
+    few steps."""
 
     def initial_carry(self, num_sensors: int) -> SensoryCarry:
-        """Blank memories and a previous action of zero; raises ConfigError if `num_sensors` < 1."""
+        """Blank memories and feedback of zero; raises ConfigError if `num_sensors` < 1."""
         check_sensors(num_sensors)
         keys = getattr(self.layer, "nonlinear_keys", None)
         if isinstance(keys, PublishedNonlinearKeys):
             check_sensors(num_sensors, keys.weight.shape[0], "NLA as published")
-        return SensoryCarry(self.layer.initial_memory(num_sensors), jnp.zeros(self.num_actions))
+        code_size = self.controller.layers[0].weight.shape[1] if self.code_feedback else 0
+        feedback = jnp.zeros(self.num_actions + code_size)
+        return SensoryCarry(self.layer.initial_memory(num_sensors), feedback)
 
     def step(
         self, observation: Observation, carry: SensoryCarry
     ) -> tuple[Action, SensoryCarry, Trace]:
         """Pool, act, remember the action (the tanh output itself is fed back)."""
-        pooled = self.layer(observation, carry.previous_action, carry.memory, self.code_scale)
+        pooled = self.layer(observation, carry.feedback, carry.memory, self.code_scale)
         action = self.controller(pooled.code)
-        return action, SensoryCarry(pooled.memory, action), Trace(pooled.code, pooled.attention)
+        feedback = jnp.concatenate([action, pooled.code]) if self.code_feedback else action
+        return action, SensoryCarry(pooled.memory, feedback), Trace(pooled.code, pooled.attention)
 
     def reordered(self, carry: SensoryCarry, order: Order) -> SensoryCarry:
         """Move the memory of each sensor along with it."""
@@ -104,6 +114,8 @@ class AttentionNeuronConfig:
     """The NLA switch."""
     reading_scale: float = 1.0
     """Factor on the first weights of readings; less than 1 where readings are large."""
+    code_feedback: bool = False
+    """Whether sensors hear the previous code too (see `SensoryPolicy.code_feedback`)."""
 
     def build(self, num_sensors: int, num_actions: int, key: Key) -> SensoryPolicy:
         """Draw an agent; `num_sensors` matters for nonlinear keys as published only."""
@@ -114,7 +126,7 @@ class AttentionNeuronConfig:
         elif self.key_map == KeyMap.NLA_INVARIANT:
             nonlinear_keys = InvariantNonlinearKeys(self.num_queries, key=key_map)
         layer = AttentionNeuron(
-            num_actions,
+            num_actions + self.num_queries * self.code_feedback,
             num_queries=self.num_queries,
             hidden_size=self.hidden_size,
             message_size=self.message_size,
@@ -131,7 +143,12 @@ class AttentionNeuronConfig:
         )
         sizes = (self.num_queries, *self.controller_sizes, num_actions)
         controller = Controller(sizes, key=key_controller)
-        return SensoryPolicy(layer=layer, controller=controller, num_actions=num_actions)
+        return SensoryPolicy(
+            layer=layer,
+            controller=controller,
+            num_actions=num_actions,
+            code_feedback=self.code_feedback,
+        )
 
 
 @dataclasses.dataclass(frozen=True)

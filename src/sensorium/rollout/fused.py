@@ -142,19 +142,20 @@ def _batch_last(policies: Policy, num_sensors: int, num_rollouts: int) -> tuple[
     carry = (
         (blank,) * hidden_size,
         (blank,) * hidden_size,
-        jnp.zeros((policies.num_actions, size, num_rollouts)),
+        jnp.zeros((layer.lstm.weight_ih.shape[-1] - 1, size, num_rollouts)),
     )
     attention = _fold_attention(layer)
 
     def sensory(observation: Row, carry: PyTree) -> tuple[Row, PyTree]:
-        hidden, cell, previous_action = carry
-        hidden, cell = _lstm(layer, observation, hidden, cell, previous_action)
+        hidden, cell, feedback = carry
+        hidden, cell = _lstm(layer, observation, hidden, cell, feedback)
         code = [
             _tanh(policies.code_scale * jnp.sum(weights * observation, axis=0))
             for weights in attention(hidden)
         ]
         action = jnp.stack(_control(policies.controller, code))
-        return action, (hidden, cell, action)
+        feedback = jnp.stack([*action, *code]) if policies.code_feedback else action
+        return action, (hidden, cell, feedback)
 
     return carry, sensory
 
@@ -164,13 +165,13 @@ def _lstm(
     observation: Row,
     hidden: Sequence[Row],
     cell: Sequence[Row],
-    previous_action: Row,
+    feedback: Row,
 ) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     lstm, hidden_size = layer.lstm, len(hidden)
     bias = lstm.bias_ih + lstm.bias_hh
 
     def gate(row: int) -> Row:
-        common = bias[:, row, None] + _dot(lstm.weight_ih[:, row, 1:], list(previous_action))
+        common = bias[:, row, None] + _dot(lstm.weight_ih[:, row, 1:], list(feedback))
         return common + _dot(
             jnp.concatenate([lstm.weight_ih[:, row, :1], lstm.weight_hh[:, row]], axis=-1),
             [observation, *hidden],

@@ -248,7 +248,7 @@ class ShortHorizon(Trainer):
             said, worlds, reward, terminated, truncated, next_features = _over_worlds(
                 partial(self._advance, policy)
             )(keys, worlds)
-            if self.config.identity_weight:
+            if self.config.identity_weight and said.size:  # a feed-forward agent has none
                 identity = identity + _over_worlds(partial(_identity_loss, student.probe))(
                     said, sources
                 )
