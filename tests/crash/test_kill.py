@@ -115,9 +115,9 @@ def test_damaged_and_foreign_files_get_one_sentence(tmp_path):
     path.write_bytes(whole)
     with pytest.raises(AgentFileError, match=r"another architecture: .*'b'.* is float32\[2, 2\]"):
         load_pytree(path, {**tree, "b": np.zeros((2, 3), np.float32)})
-    with pytest.raises(AgentFileError, match="it lacks .*'c'"):
+    with pytest.raises(AgentFileError, match=r"it lacks .*'c'"):
         load_pytree(path, {**tree, "c": np.zeros(1, np.float32)})
-    with pytest.raises(AgentFileError, match="it holds .*'b'"):
+    with pytest.raises(AgentFileError, match=r"it holds .*'b'"):
         load_pytree(path, {"a": tree["a"]})
     with pytest.raises(AgentFileError, match="There is no file"):
         load_pytree(tmp_path / "missing.safetensors", tree)
