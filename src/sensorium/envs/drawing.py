@@ -51,11 +51,11 @@ def draw_cartpole(
             segment(middle + side * end, ground + 6, middle + side * end, ground + 26, 1.5), _TRACK
         )
     x = middle + float(state.position) * scale
-    paint(segment(x - 20, ground, x + 20, ground, 12), _CART)
+    paint(segment(x - 20, ground, x + 20, ground, 12.0), _CART)
     # Positive angles lean to the left: the pole turns counter-clockwise from upright
     length = params.pole_length * scale
     tip_x = x - length * np.sin(float(state.angle))
     tip_y = ground - length * np.cos(float(state.angle))
-    paint(segment(x, ground, tip_x, tip_y, 4), _POLE)
-    paint(segment(tip_x, tip_y, tip_x, tip_y, 7), _BOB)
+    paint(segment(x, ground, tip_x, tip_y, 4.0), _POLE)
+    paint(segment(tip_x, tip_y, tip_x, tip_y, 7.0), _BOB)
     return np.rint(picture).astype(np.uint8)

@@ -2,29 +2,20 @@
 
 import json as json_module
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from sensorium.evaluation.evaluate import Scores, evaluate
+from sensorium.evaluation.statistics import paired_difference
 from sensorium.perturbations import Duplicate, Identity, NoiseChannels, Perturbation, Shuffle
 from sensorium.policies import Policy
 from sensorium.serialisation import write_json
 
 SUITE: tuple[Perturbation, ...] = (Identity(), Shuffle(), Duplicate(2), NoiseChannels(5))
 """The four columns of AN Table 2."""
-
-PAPER = {
-    "cartpole-pi": {
-        "plain": "472 ± 426",
-        "shuffled": "471 ± 426",
-        "doubled": "471 ± 425",
-        "+5 noise channels": "461 ± 410",
-    },
-    "cartpole-fnn": {"plain": "593 ± 443", "shuffled": "38 ± 91"},
-}
 
 
 def score(
@@ -35,17 +26,19 @@ def score(
     episodes: int,
     seed: int,
     json: str | None,
+    paper: Mapping[str, str] | None = None,
 ) -> list[Scores]:
     """Evaluate under each perturbation, print a table, write JSON if asked.
 
     Args:
         policy: The agent.
-        name: What to call it; agents of the papers get a column with the papers' scores.
+        name: What to call it.
         env: The world.
         perturbations: One row each.
         episodes: How many for each row.
         seed: Decides the starts and all noise.
         json: A file; `-` for standard output, which then gets nothing else.
+        paper: What a paper says, by the name of the perturbation.
 
     Returns:
         The scores.
@@ -56,17 +49,31 @@ def score(
     ]
     dictionaries = [row.to_json() for row in rows]
     write(dictionaries if len(rows) > 1 else dictionaries[0], json)
-    console_for(json).print(score_table(rows, name))
+    console_for(json).print(score_table(rows, paper))
     return rows
 
 
-def score_table(rows: Sequence[Scores], name: str) -> Table:
-    """A row for each perturbation."""
-    paper = PAPER.get(name, {})
-    table = Table(title=f"{name} on {rows[0].env}, {rows[0].episodes} episodes")
+def score_table(
+    rows: Sequence[Scores],
+    paper: Mapping[str, str] | None = None,
+    baseline: Scores | None = None,
+) -> Table:
+    """A row for each perturbation of one agent.
+
+    Args:
+        rows: Scores of the agent.
+        paper: What a paper says, by the name of the perturbation; gets a column of its own.
+        baseline: Scores over the same starts; adds the mean paired difference from them.
+
+    Returns:
+        A table that fits 80 columns.
+    """
+    table = Table(title=f"{rows[0].agent} on {rows[0].env}, {rows[0].episodes} episodes")
     table.add_column("senses")
     for column in ("mean ± sd", "95% interval", "IQM", "solved"):
         table.add_column(column, justify="right")
+    if baseline:
+        table.add_column("change", justify="right")
     if paper:
         table.add_column("paper", justify="right", style="dim")
     for row in rows:
@@ -78,7 +85,11 @@ def score_table(rows: Sequence[Scores], name: str) -> Table:
             f"{s.iqm:.0f}",
             f"{s.solved:.0%}",
         ]
-        table.add_row(*cells, *([paper.get(row.perturbation, "-")] if paper else []))
+        if baseline:
+            cells.append(f"{paired_difference(row.returns, baseline.returns)[0]:+.1f}")
+        if paper:
+            cells.append(paper.get(row.perturbation, "-"))
+        table.add_row(*cells)
     return table
 
 

@@ -5,11 +5,11 @@ AN is Tang & Ha 2021, NLA is Muzaffar et al. Scores are mean ± standard deviati
 
 AN_TABLE_2 = {
     # 1,000 episodes: plain, shuffled, doubled, with 5 noise channels
-    "cartpole-fnn": {"plain": "593", "shuffled": "38"},
+    "cartpole-fnn": {"plain": "593 ± 443", "shuffled": "38 ± 91"},
     "cartpole-pi": {
         "plain": "472 ± 426",
-        "shuffled": "471",
-        "doubled": "471",
+        "shuffled": "471 ± 426",
+        "doubled": "471 ± 425",
         "+5 noise channels": "461 ± 410",
     },
 }

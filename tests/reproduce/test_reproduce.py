@@ -1,0 +1,62 @@
+"""Every table and figure runs; with untrained agents in place of the zoo's, and few episodes."""
+
+import json
+
+import pytest
+
+from sensorium import recipes, reproduce
+from sensorium.errors import UnknownNameError
+from sensorium.serialisation import save_pytree
+
+
+@pytest.fixture
+def small_zoo(tmp_path, monkeypatch):
+    zoo = tmp_path / "zoo"
+    for name in ("cartpole-fnn", "cartpole-pi", "cartpole-pi-reshuffle", "cartpole-nla"):
+        recipe = recipes.find(name)
+        save_pytree(
+            zoo / f"{name}.safetensors", recipe.blank_policy(), {"recipe": recipe.to_json()}
+        )
+    monkeypatch.setenv("SENSORIUM_ZOO", str(zoo))
+    monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 60)
+
+
+def run(table, tmp_path):
+    path = tmp_path / f"{table}.json"
+    reproduce.run(table, episodes=4, seed=0, out=tmp_path, json=str(path))
+    return json.loads(path.read_text())
+
+
+def test_table_2_has_a_row_for_all_that_can_be_asked(small_zoo, tmp_path, capsys):
+    rows = run("table-2", tmp_path)
+    asked = {(row["agent"], row["perturbation"]) for row in rows}
+    senses = {"plain", "shuffled", "doubled", "+5 noise channels"}
+    assert asked == {("cartpole-fnn", s) for s in ("plain", "shuffled")} | {
+        (name, s) for name in ("cartpole-pi", "cartpole-nla") for s in senses
+    }
+    paper = {row["paper"] for row in rows if row["agent"] == "cartpole-pi"}
+    assert any(cell.startswith("472") for cell in paper)
+    shuffled = next(
+        row for row in rows if row["agent"] == "cartpole-pi" and row["perturbation"] == "shuffled"
+    )
+    assert abs(shuffled["difference"]) < 0.05
+    assert "cartpole-pi" in capsys.readouterr().out
+
+
+def test_table_6_and_the_table_of_nla(small_zoo, tmp_path):
+    senses = {row["perturbation"] for row in run("table-6", tmp_path)}
+    assert senses >= {"reshuffled every 25", "reshuffled every 100"}
+    assert {row["agent"] for row in run("nla-table-2", tmp_path)} == {"cartpole-pi", "cartpole-nla"}
+
+
+def test_table_3_reads_the_sensors_out_of_the_code(small_zoo, tmp_path):
+    rows = run("table-3", tmp_path)
+    assert {row["agent"] for row in rows} == {"cartpole-pi", "cartpole-nla"}
+    for row in rows:
+        assert len(row["r2"]) == 5
+        assert all(value <= 1 for value in row["r2"].values())
+
+
+def test_unknown_table(tmp_path):
+    with pytest.raises(UnknownNameError, match="did you mean 'figure-4'"):
+        reproduce.run("figure4", episodes=1, seed=0, out=tmp_path, json=None)
