@@ -53,9 +53,13 @@ PI_EVOLUTION = Recipe(
 
 PI_BEST = Recipe(
     name="cartpole-pi-best",
-    summary="A larger permutation-invariant agent, for the best score.",
+    summary="A larger permutation-invariant agent whose sensors hear the code too: the best score.",
     policy=AttentionNeuronConfig(
-        num_queries=32, hidden_size=16, controller_sizes=(32,), reading_scale=0.2
+        num_queries=32,
+        hidden_size=16,
+        controller_sizes=(32,),
+        reading_scale=0.2,
+        code_feedback=True,
     ),
     trainer=_GRADIENTS,
     generations=150,

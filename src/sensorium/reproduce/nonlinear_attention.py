@@ -56,7 +56,10 @@ def nla_curves(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
         curves[label] = []
         for offset in range(SEEDS):
             directory = out / "nla-curves" / f"{name}-{seed + offset}"
-            recipe = recipes.find(name).override(seed=seed + offset, generations=CURVE_GENERATIONS)
+            # One learner a seed: the best of several would hide the spread
+            recipe = recipes.find(name).override(
+                seed=seed + offset, generations=CURVE_GENERATIONS, population=1
+            )
             recipe = dataclasses.replace(recipe, test_every=2)
             if (directory / "recipe.json").exists():
                 recipes.resume(directory, quiet=True)
