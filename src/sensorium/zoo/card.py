@@ -14,19 +14,19 @@ def show_all(json: str | None) -> None:
 
     cards = {name: load(name).card for name in names()}
     write(cards, json)
-    table = Table(title="Agents and recipes")
-    for column in ("name", "parameters", "plain", "shuffled", "+5 noise channels"):
-        table.add_column(column, justify="left" if column == "name" else "right")
-    table.add_column("what it is")
+    agents = Table(title="Trained agents, mean ± standard deviation")
+    agents.add_column("agent", no_wrap=True)
+    for column in ("parameters", "plain", "shuffled", "+5 noise"):
+        agents.add_column(column, justify="right")
+    for name, card in cards.items():
+        scores = (_mean(card, senses) for senses in ("plain", "shuffled", "+5 noise channels"))
+        agents.add_row(name, str(card.get("parameters", "-")), *scores)
+    recipes = Table(title="Recipes, for `sensorium train`", show_header=False)
+    recipes.add_column(no_wrap=True)
+    recipes.add_column()
     for name, recipe in RECIPES.items():
-        card = cards.get(name, {})
-        table.add_row(
-            name,
-            str(card.get("parameters", "-")),
-            *(_mean(card, senses) for senses in ("plain", "shuffled", "+5 noise channels")),
-            recipe.summary,
-        )
-    console_for(json).print(table)
+        recipes.add_row(name, recipe.summary)
+    console_for(json).print(agents, recipes)
 
 
 def show_card(agent: str, json: str | None) -> None:
