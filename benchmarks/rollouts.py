@@ -56,8 +56,8 @@ def _check_against_pytorch(world, policies, vectors, keys) -> None:
     import jax
     import numpy as np
     import torch
-
     from benchmarks.in_pytorch import returns
+
     from sensorium.rollout import returns_of_population
 
     class Short(type(world)):
@@ -102,7 +102,6 @@ def prepare_evojax(size: Size):
 def prepare_pytorch(size: Size):
     """Plain PyTorch on all cores."""
     import torch
-
     from benchmarks.in_pytorch import returns
 
     torch.set_num_threads(len(os.sched_getaffinity(0)))

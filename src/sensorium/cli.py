@@ -101,7 +101,7 @@ def evaluate(
     """
     from sensorium.evaluation import report
     from sensorium.perturbations import perturb
-    from sensorium.reproduce.published import AN_TABLE_2
+    from sensorium.reproduce.published import an_table_2
     from sensorium.rollout import use_all_cores
     from sensorium.zoo import load
 
@@ -117,7 +117,7 @@ def evaluate(
     )
     world = env or loaded.recipe.env
     perturbations = report.SUITE if suite else (perturbation,)
-    paper = AN_TABLE_2.get(loaded.name)
+    paper = an_table_2(loaded.name)
     report.score(loaded.policy, loaded.name, world, perturbations, episodes, seed, json, paper)
 
 

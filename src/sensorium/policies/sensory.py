@@ -114,6 +114,8 @@ class AttentionNeuronConfig:
     """The NLA switch."""
     reading_scale: float = 1.0
     """Factor on the first weights of readings; less than 1 where readings are large."""
+    attention_scale: float = 1.0
+    """Factor on the first query weights; less than 1 keeps the tanh of the attention open at first."""
     code_feedback: bool = False
     """Whether sensors hear the previous code too (see `SensoryPolicy.code_feedback`)."""
 
@@ -137,9 +139,12 @@ class AttentionNeuronConfig:
             key=key_layer,
         )
         layer = eqx.tree_at(
-            lambda layer: layer.lstm.weight_ih,
+            lambda layer: (layer.lstm.weight_ih, layer.query_weight),
             layer,
-            layer.lstm.weight_ih.at[:, 0].multiply(self.reading_scale),
+            (
+                layer.lstm.weight_ih.at[:, 0].multiply(self.reading_scale),
+                layer.query_weight * self.attention_scale,
+            ),
         )
         sizes = (self.num_queries, *self.controller_sizes, num_actions)
         controller = Controller(sizes, key=key_controller)

@@ -51,6 +51,14 @@ PI_EVOLUTION = Recipe(
     generations=2000,
 )
 
+PI_FEEDBACK = Recipe(
+    name="cartpole-pi-feedback",
+    summary="At the paper's size (909 parameters), sensors hear the code too: best in few minutes.",
+    policy=dataclasses.replace(_PAPER, num_queries=12, message_size=8, code_feedback=True),
+    trainer=_GRADIENTS,
+    generations=150,
+)
+
 PI_BEST = Recipe(
     name="cartpole-pi-best",
     summary="A larger permutation-invariant agent whose sensors hear the code too: the best score.",
@@ -106,6 +114,7 @@ SET_TRANSFORMER = dataclasses.replace(
 RECIPES = (
     FEED_FORWARD,
     PI,
+    PI_FEEDBACK,
     PI_BEST,
     PI_RESHUFFLE,
     PI_EVOLUTION,

@@ -3,17 +3,32 @@
 AN is Tang & Ha 2021, NLA is Muzaffar et al. Scores are mean ± standard deviation over episodes.
 """
 
-AN_TABLE_2 = {
+from collections.abc import Mapping
+
+Row = Mapping[str, str]
+"""What a paper says, by the name of the perturbation."""
+
+_AN_TABLE_2: Mapping[str, Row] = {
     # 1,000 episodes: plain, shuffled, doubled, with 5 noise channels
-    "cartpole-fnn": {"plain": "593 ± 443", "shuffled": "38 ± 91"},
-    "cartpole-pi": {
+    "feed-forward": {"plain": "593 ± 443", "shuffled": "38 ± 91"},
+    "permutation-invariant": {
         "plain": "472 ± 426",
         "shuffled": "471 ± 426",
         "doubled": "471 ± 425",
         "+5 noise channels": "461 ± 410",
     },
 }
-"""CartPole under perturbed senses (AN Table 2)."""
 
-AN_TABLE_6 = {"reshuffled every 25": "107", "reshuffled every 100": "242"}
+AN_TABLE_6: Row = {"reshuffled every 25": "107", "reshuffled every 100": "242"}
 """CartPole's column of the reshuffling study (AN Table 6)."""
+
+
+def an_table_2(agent: str) -> Row:
+    """CartPole under perturbed senses (AN Table 2): the paper's agent of the same kind.
+
+    Args:
+        agent: One of our names; an agent of another world has no row.
+    """
+    if not agent.startswith("cartpole-"):
+        return {}
+    return _AN_TABLE_2["feed-forward" if agent == "cartpole-fnn" else "permutation-invariant"]
