@@ -27,12 +27,12 @@ FEED_FORWARD = Recipe(
         horizon=32,
         learning_rate=5e-3,
         critic_epochs=4,
-        total_updates=4_000,
+        total_updates=10_000,
         average_decay=0.98,
         identity_weight=0.0,
         world_gradient_clip=1.0,
     ),
-    generations=40,
+    generations=100,
 )
 
 PI = Recipe(
