@@ -116,27 +116,26 @@ def _code_distances(policy: Policy, world: Environment, keys: Keys, at: int) -> 
         observation, state = world.reset_env(key_reset, params)
         order = ShuffleOnce(at).init(key_reset, world.num_sensors).order
         carry = policy.initial_carry(world.num_sensors)
+        # Two agents in one array, so that they round alike until the shuffle parts them
+        pair = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), carry)
 
         def step(now: tuple, time: Array) -> tuple[tuple, Array]:
-            observation, state, carry, moved = now
+            observation, state, pair = now
             shown = jnp.where(time >= at, observation[order], observation)
-            moved = jax.tree.map(
-                lambda kept, along: jnp.where(time == at, along, kept),
-                moved,
-                policy.reordered(moved, order),
+            moved = policy.reordered(jax.tree.map(lambda leaf: leaf[0], pair), order)
+            pair = jax.tree.map(
+                lambda both, along: jnp.where(time == at, both.at[0].set(along), both), pair, moved
             )
-            # The undisturbed agent drives, so both hear the same readings
-            action, moved, trace_moved = policy.step(shown, moved)
-            _, carry, trace = policy.step(shown, carry)
+            actions, pair, trace = jax.vmap(policy.step, in_axes=(None, 0))(shown, pair)
+            # The one whose memories moved along drives, so both hear the same readings
             observation, state, *_ = world.advance(
-                jax.random.fold_in(key_steps, time), state, action, params
+                jax.random.fold_in(key_steps, time), state, actions[0], params
             )
             assert trace.code is not None
-            assert trace_moved.code is not None
-            distance = jnp.mean((trace.code - trace_moved.code) ** 2)
-            return (observation, state, carry, moved), distance
+            distance = jnp.mean((trace.code[1] - trace.code[0]) ** 2)
+            return (observation, state, pair), distance
 
-        start = (observation, state, carry, carry)
+        start = (observation, state, pair)
         return jax.lax.scan(step, start, jnp.arange(world.max_steps))[1]
 
     return jax.vmap(one)(keys)

@@ -96,10 +96,14 @@ def table_3(episodes: int, seed: int, out: Path) -> Result:
         title="AN Table 3: R² of a linear regression from code to sensors, held-out episodes"
     )
     for column in ("agent", *world.sensor_names):
-        table.add_column(column, justify="left" if column == "agent" else "right")
+        table.add_column(
+            column,
+            justify="left" if column == "agent" else "right",
+            no_wrap=column == "agent",
+        )
     rows = []
     count = min(episodes, 200)
-    for name in _present("cartpole-pi", "cartpole-pi-best", "cartpole-nla"):
+    for name in _present("cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"):
         keys = evaluation_keys(seed, count)
         half = count // 2
         policy = load(name).policy
@@ -146,7 +150,11 @@ def recovery(episodes: int, seed: int, out: Path) -> Result:
     figures.recovery(path, curves, at)
     table = Table(title=f"One shuffle at step {at}, memories left behind")
     for column in ("agent", "episodes", "reward before", "lowest after", "100 steps after"):
-        table.add_column(column, justify="left" if column == "agent" else "right")
+        table.add_column(
+            column,
+            justify="left" if column == "agent" else "right",
+            no_wrap=column == "agent",
+        )
     rows = []
     for name, curve in curves.items():
         shuffled = np.asarray(curve.shuffled)
