@@ -1,7 +1,6 @@
 """Sums over sensors in blocks: linear time, bounded memory.
 
-Attention with fixed queries is a sum over sensors, so it can be accumulated. A sensor that pads the last
-block reads zero and adds nothing, since its weight multiplies its reading.
+Attention with fixed queries is a sum over sensors, so it can be accumulated.
 """
 
 from collections.abc import Callable
@@ -22,8 +21,7 @@ def sum_over_blocks(
     """Apply `step` to blocks of the last axis; sum its first result, concatenate its second.
 
     Args:
-        step: From a block of the inputs to (what is summed, what each column becomes). Columns of zeros
-            must add nothing to the sum.
+        step: From a block of the inputs to (what is summed, what each column becomes).
         inputs: Arrays that share their last axis, N long.
         block_size: Columns in a block; None, or at least N, for one call without blocks.
 
@@ -38,25 +36,35 @@ def sum_over_blocks(
     num_columns = jax.tree.leaves(inputs)[0].shape[-1]
     if block_size is None or block_size >= num_columns:
         return step(inputs)
-    num_blocks = -(-num_columns // block_size)
-    padding = num_blocks * block_size - num_columns
+    num_blocks, rest = divmod(num_columns, block_size)
 
-    def to_blocks(columns: Array) -> Array:
-        padded = jnp.pad(columns, [(0, 0)] * (columns.ndim - 1) + [(0, padding)])
-        blocks = padded.reshape(*columns.shape[:-1], num_blocks, block_size)
-        return jnp.moveaxis(blocks, -2, 0)
+    def cut(start: Array | int, size: int) -> PyTree:
+        return jax.tree.map(
+            lambda columns: jax.lax.dynamic_slice_in_dim(columns, start, size, axis=-1), inputs
+        )
 
-    def from_blocks(blocks: Array) -> Array:
-        columns = jnp.moveaxis(blocks, 0, -2)
-        return columns.reshape(*columns.shape[:-2], -1)[..., :num_columns]
+    def paste(whole: PyTree, start: Array | int, block: PyTree) -> PyTree:
+        return jax.tree.map(
+            lambda columns, part: jax.lax.dynamic_update_slice_in_dim(
+                columns, part, start, axis=-1
+            ),
+            whole,
+            block,
+        )
 
-    blocks = jax.tree.map(to_blocks, inputs)
-    total_shape, _ = jax.eval_shape(step, jax.tree.map(lambda block: block[0], blocks))
-    zero = jnp.zeros(total_shape.shape, total_shape.dtype)
+    def accumulate(index: Array, done: tuple[Array, PyTree]) -> tuple[Array, PyTree]:
+        total, columns = done
+        part, block = step(cut(index * block_size, block_size))
+        return total + part, paste(columns, index * block_size, block)
 
-    def accumulate(total: Float[Array, "..."], block: PyTree) -> tuple[Float[Array, "..."], PyTree]:
-        part, columns = step(block)
-        return total + part, columns
-
-    total, columns = jax.lax.scan(accumulate, zero, blocks)
-    return total, jax.tree.map(from_blocks, columns)
+    # The loop writes into its results in place: beyond them, only one block is held
+    total_like, block_like = jax.eval_shape(step, cut(0, block_size))
+    columns = jax.tree.map(
+        lambda like: jnp.zeros((*like.shape[:-1], num_columns), like.dtype), block_like
+    )
+    start = (jnp.zeros(total_like.shape, total_like.dtype), columns)
+    total, columns = jax.lax.fori_loop(0, num_blocks, accumulate, start)
+    if rest:
+        part, block = step(cut(num_columns - rest, rest))
+        total, columns = total + part, paste(columns, num_columns - rest, block)
+    return total, columns
