@@ -26,6 +26,7 @@ FEED_FORWARD = Recipe(
         rollouts=256,
         horizon=32,
         learning_rate=5e-3,
+        discount=0.99,
         critic_epochs=4,
         total_updates=10_000,
         average_decay=0.98,

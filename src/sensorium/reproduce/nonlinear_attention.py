@@ -25,7 +25,7 @@ VARIANTS = {
     "code fed back (ours)": "cartpole-pi-feedback",
 }
 SEEDS = 5
-CURVE_GENERATIONS = 30
+CURVE_GENERATIONS = 20
 
 
 def nla_table_2(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:

@@ -53,7 +53,7 @@ class ShortHorizonConfig:
     """Steps of the critic on each window."""
     critic_sizes: tuple[int, ...] = (64, 64)
     """Hidden layers of the critic."""
-    discount: float = 0.99
+    discount: float = 0.995
     """γ, for each step of the world."""
     trace_decay: float = 0.95
     """λ of the critic's targets."""
