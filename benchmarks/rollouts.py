@@ -172,8 +172,9 @@ def main(size: Size = Size(), rounds: int = 5, json_file: Path | None = None) ->
     table = Table(
         title=f"{size.population} x {size.rollouts} x {size.steps} steps, {rounds} rounds"
     )
-    for column in ("engine", "million steps/s", "slowest to fastest", "sensorium is faster by"):
-        table.add_column(column, justify="left" if column == "engine" else "right")
+    for column in ("engine", "million steps/s", "slowest to fastest", "ratio"):
+        left = column == "engine"
+        table.add_column(column, justify="left" if left else "right", no_wrap=left)
     rows = []
     for engine, times in seconds.items():
         # Rounds are paired: the ratio is taken within each, then its median
