@@ -54,6 +54,8 @@ def test_table_3_reads_the_sensors_out_of_the_code(small_zoo, tmp_path):
     assert {row["agent"] for row in rows} == {"cartpole-pi", "cartpole-nla"}
     for row in rows:
         assert len(row["r2"]) == 5
+    assert [row["trained"] for row in rows] == [True, False] * 2
+    for row in rows:
         assert all(value <= 1 for value in row["r2"].values())
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from sensorium.envs import Environment, Perturbed
 from sensorium.perturbations import Identity, Perturbation
-from sensorium.policies import Policy
+from sensorium.policies import Policy, SensoryCarry, SensoryPolicy
 from sensorium.types import Key, Keys, PyTree
 
 
@@ -81,7 +81,11 @@ def trace_episode(
 
 
 def collect_codes(
-    policy: Policy, world: Environment, keys: Keys, steps: int
+    policy: Policy,
+    world: Environment,
+    keys: Keys,
+    steps: int,
+    listener: SensoryPolicy | None = None,
 ) -> tuple[Float[np.ndarray, "samples M"], Float[np.ndarray, "samples N"]]:
     """Codes and the readings they were made of, over many episodes, without what follows their end.
 
@@ -90,10 +94,27 @@ def collect_codes(
         world: An unperturbed world.
         keys: One for each episode.
         steps: Steps of each episode to keep.
+        listener: Whose codes to keep, while `policy` acts; the agent's own by default.
 
     Returns:
         Codes and readings, row by row.
     """
     traces = jax.vmap(lambda key: trace_episode(policy, world, Identity(), key, steps))(keys)
-    alive = np.asarray(traces.alive)
-    return np.asarray(traces.code)[alive], np.asarray(traces.sensors)[alive]
+    alive, codes = np.asarray(traces.alive), traces.code
+    if listener is not None:
+        codes = jax.vmap(lambda trace: _listen(listener, trace))(traces)
+    return np.asarray(codes)[alive], np.asarray(traces.sensors)[alive]
+
+
+def _listen(listener: SensoryPolicy, trace: EpisodeTrace) -> Float[Array, "T M"]:
+    """Codes of an agent that hears what another heard, and is told what that one did."""
+
+    def step(carry: SensoryCarry, heard: tuple[Array, Array]) -> tuple[SensoryCarry, Array]:
+        channels, action = heard
+        _, carry, inside = listener.step(channels, carry)
+        assert inside.code is not None
+        feedback = carry.feedback.at[: action.shape[0]].set(action)
+        return carry._replace(feedback=feedback), inside.code
+
+    carry = listener.initial_carry(trace.channels.shape[1])
+    return jax.lax.scan(step, carry, (trace.channels, trace.action))[1]

@@ -21,7 +21,7 @@ from sensorium.evaluation import (
 )
 from sensorium.evaluation.report import SUITE, score_table
 from sensorium.perturbations import Identity, Perturbation, Reshuffle, Shuffle
-from sensorium.policies import FeedForwardPolicy, Policy
+from sensorium.policies import FeedForwardPolicy, Policy, SensoryPolicy
 from sensorium.reproduce.published import AN_TABLE_6, Row, an_table_2
 from sensorium.zoo import load, names
 
@@ -102,19 +102,31 @@ def table_3(episodes: int, seed: int, out: Path) -> Result:
             no_wrap=column == "agent",
         )
     rows = []
-    count = min(episodes, 200)
+    count = max(min(episodes, 200), 2)
+    keys = evaluation_keys(seed, count)
+    fit, held_out = keys[: count // 2], keys[count // 2 :]
     for name in _present("cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"):
-        keys = evaluation_keys(seed, count)
-        half = count // 2
-        policy = load(name).policy
-        codes, sensors = collect_codes(policy, world, keys[:half], world.max_steps)
-        fitted = LinearRegression().fit(codes, sensors)
-        codes, sensors = collect_codes(policy, world, keys[half:], world.max_steps)
-        residual = ((sensors - fitted.predict(codes)) ** 2).sum(axis=0)
-        r2 = 1 - residual / ((sensors - sensors.mean(axis=0)) ** 2).sum(axis=0)
-        row = dict(zip(world.sensor_names, (float(value) for value in r2), strict=True))
-        rows.append({"agent": name, "episodes": count, "samples": len(codes), "r2": row})
-        table.add_row(name, *(f"{value:.3f}" for value in r2))
+        agent = load(name)
+        untrained = agent.recipe.blank_policy()
+        assert isinstance(untrained, SensoryPolicy)
+        # The paper's control: an untrained layer that hears the same episodes
+        for label, listener in ((name, None), ("  untrained layer", untrained)):
+            codes, sensors = collect_codes(agent.policy, world, fit, world.max_steps, listener)
+            fitted = LinearRegression().fit(codes, sensors)
+            codes, sensors = collect_codes(agent.policy, world, held_out, world.max_steps, listener)
+            residual = ((sensors - fitted.predict(codes)) ** 2).sum(axis=0)
+            r2 = 1 - residual / ((sensors - sensors.mean(axis=0)) ** 2).sum(axis=0)
+            row = dict(zip(world.sensor_names, (float(value) for value in r2), strict=True))
+            rows.append(
+                {
+                    "agent": name,
+                    "trained": listener is None,
+                    "episodes": count,
+                    "samples": len(codes),
+                    "r2": row,
+                }
+            )
+            table.add_row(label, *(f"{value:.3f}" for value in r2))
     return rows, table
 
 
