@@ -1,6 +1,6 @@
 """What the README says is true: its tree is the disk, its code runs, its scores are those of the cards.
 
-`python -m tests.test_readme` writes the scores anew.
+`python tests/test_readme.py` writes the scores anew, here and in docs/results.md.
 """
 
 import json
@@ -9,8 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sensorium.reproduce.published import AN_TABLE_6, an_table_2
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+RESULTS = ROOT / "docs/results.md"
 COLUMNS = {
     "plain": "plain",
     "shuffled": "shuffled",
@@ -38,12 +41,31 @@ def score_table():
     return "\n".join(lines)
 
 
+def details():
+    lines = [
+        "| agent | senses | mean ± sd | 95% interval | IQM | solved | paper |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for path in sorted((ROOT / "zoo").glob("*.json")):
+        card = json.loads(path.read_text())
+        paper = an_table_2(card["name"]) | (AN_TABLE_6 if "pi" in card["name"] else {})
+        for senses, score in card["scores"].items():
+            low, high = score["ci95"]
+            lines.append(
+                f"| `{card['name']}` | {senses} | {score['mean']:.0f} ± {score['std']:.0f} "
+                f"| {low:.0f} to {high:.0f} | {score['iqm']:.0f} | {score['solved']:.0%} "
+                f"| {paper.get(senses, '-')} |"
+            )
+    return "\n".join(lines)
+
+
 def _between(text, name):
     return re.search(rf"<!-- {name}.*?-->\n(.*?)<!-- /{name} -->", text, re.S).group(1)
 
 
 def test_scores_are_those_of_the_cards():
     assert _between(README.read_text(), "scores").strip() == score_table()
+    assert _between(RESULTS.read_text(), "scores").strip() == details()
 
 
 def test_tree_is_the_disk():
@@ -74,6 +96,6 @@ def test_links_and_pictures_exist():
 
 
 if __name__ == "__main__":
-    text = README.read_text()
-    old = _between(text, "scores")
-    README.write_text(text.replace(old, score_table() + "\n"))
+    for page, table in ((README, score_table()), (RESULTS, details())):
+        text = page.read_text()
+        page.write_text(text.replace(_between(text, "scores"), table + "\n"))
