@@ -7,8 +7,12 @@ of a short window, plus the critic's value of where the window ends, through wor
     maximise  E[ Σₖ γᵏ rₜ₊ₖ + γʰ V(sₜ₊ₕ) ],    V fitted to TD(λ) targets
 
 The critic reads the true state in its true order. It is only a judge and is thrown away after training:
-the agent itself never sees more than its shuffled sensors. Departures from SHAC: the asymmetric critic,
-and an exponential average of the weights, which is the agent that is tested and kept.
+the agent itself never sees more than its shuffled sensors. Departures from SHAC:
+
+- the asymmetric critic;
+- gradients are shortened in each world at each step (`world_gradient_clip`): swinging poles are chaotic;
+- a second lesson, thrown away after training: each sensor tells which one it is (`identity_weight`);
+- an exponential average of the weights is the agent that is tested and kept.
 
 P learners with seeds of their own train side by side; the run keeps the best.
 """
