@@ -83,6 +83,13 @@ PI_RESHUFFLE = Recipe(
     generations=150,
 )
 
+PI_RESHUFFLE_100 = dataclasses.replace(
+    PI_RESHUFFLE,
+    name="cartpole-pi-reshuffle-100",
+    summary="The same, trained while its sensors are reshuffled every 100 steps.",
+    perturbation=Reshuffle(every=100),
+)
+
 NLA = Recipe(
     name="cartpole-nla",
     summary="The paper's agent with nonlinear attention in its invariant form (930 parameters).",
@@ -118,6 +125,7 @@ RECIPES = (
     PI_FEEDBACK,
     PI_BEST,
     PI_RESHUFFLE,
+    PI_RESHUFFLE_100,
     PI_EVOLUTION,
     NLA,
     NLA_PUBLISHED,

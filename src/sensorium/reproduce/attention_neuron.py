@@ -83,7 +83,9 @@ def table_6(episodes: int, seed: int, out: Path) -> Result:
     The paper's agent was not trained for it; of ours, `cartpole-pi-reshuffle` was.
     """
     del out
-    agents = _present("cartpole-pi", "cartpole-pi-best", "cartpole-pi-reshuffle")
+    agents = _present(
+        "cartpole-pi", "cartpole-pi-best", "cartpole-pi-reshuffle", "cartpole-pi-reshuffle-100"
+    )
     senses = (Reshuffle(25), Reshuffle(50), Reshuffle(100), Reshuffle(200))
     return _score_tables(agents, senses, lambda _: AN_TABLE_6, episodes, seed)
 
