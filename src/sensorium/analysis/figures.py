@@ -100,7 +100,7 @@ def learning_curves(
             shared = np.linspace(max(x[0] for x, _ in seeds), min(x[-1] for x, _ in seeds), 100)
             lines = np.stack([np.interp(shared, x, y) for x, y in seeds])
             middle = axis.plot(
-                shared, np.median(lines, axis=0), label=f"{name} ({len(seeds)} seeds)"
+                shared, np.median(lines, axis=0), label=f"{name}, {len(seeds)} seeds"
             )
             colour = middle[0].get_color()
             axis.fill_between(
@@ -110,6 +110,7 @@ def learning_curves(
             axis.axhline(target, color="0.6", linewidth=0.8, linestyle="--")
             axis.annotate("paper", (0.0, target), xytext=(2, 2), textcoords="offset points",
                           fontsize=8, color="0.4")  # fmt: skip
+        axis.xaxis.get_major_locator().set_params(integer=True)
         axis.set_xlabel(xlabel)
         axis.set_ylabel("test return")
         axis.set_ylim(bottom=0)

@@ -85,7 +85,8 @@ def _compare(
     level = float(np.median([y[-1] for _, y in curves["plain"]]))
     table = Table(title=f"Generations until the best test reaches {level:.0f}")
     for column in ("layer", "seeds that get there", "median generation", "best test at the end"):
-        table.add_column(column, justify="left" if column == "layer" else "right")
+        left = column == "layer"
+        table.add_column(column, justify="left" if left else "right", no_wrap=left)
     rows = []
     for label, seeds in curves.items():
         reached = [float(x[np.argmax(y >= level)]) for x, y in seeds if (y >= level).any()]
