@@ -55,7 +55,8 @@ def main(
         directory = Path(folder) / "run"
 
         def look(row: dict) -> None:
-            if row["test"] is None or row["test"] < max(score, row["best_test"]):
+            tried = [attempt["test"] for attempt in result["tries"]]
+            if row["test"] is None or row["test"] < max([score, *tried]) or row["test"] in tried:
                 return
             seconds = time.perf_counter() - began - sum(t["scoring"] for t in result["tries"])
             before = time.perf_counter()

@@ -11,6 +11,8 @@ from typing import Any
 import tyro
 from rich.console import Console
 
+from sensorium.envs import make
+from sensorium.errors import ConfigError
 from sensorium.evaluation import evaluate
 from sensorium.perturbations import (
     Duplicate,
@@ -65,6 +67,8 @@ def publish(run: Path, episodes: int = 1000, seed: int = 0, machine: str = "") -
     }
     fixed = isinstance(agent.policy, FeedForwardPolicy)
     for senses in SENSES[:2] if fixed else SENSES:
+        if not _takes(agent, senses):
+            continue
         scores = evaluate(agent.policy, agent.recipe.env, senses, episodes=episodes, seed=seed)
         returns = [round(float(value), 2) for value in scores.returns]
         card["scores"][str(senses)] = dataclasses.asdict(scores.summary) | {"returns": returns}
@@ -72,6 +76,15 @@ def publish(run: Path, episodes: int = 1000, seed: int = 0, machine: str = "") -
     Agent(agent.policy, agent.recipe, {}).save(target)
     write_json(target.with_suffix(".json"), card)
     return target
+
+
+def _takes(agent: Agent, senses: Perturbation) -> bool:
+    """Whether an agent works with that many channels; NLA as published has a fixed number."""
+    try:
+        agent.initial_carry(make(agent.recipe.env, senses).num_sensors)
+    except ConfigError:
+        return False
+    return True
 
 
 def main(run: tyro.conf.Positional[Path], episodes: int = 1000, machine: str = "") -> None:
