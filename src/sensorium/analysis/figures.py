@@ -110,7 +110,7 @@ def learning_curves(
             axis.axhline(target, color="0.6", linewidth=0.8, linestyle="--")
             axis.annotate("paper", (0.0, target), xytext=(2, 2), textcoords="offset points",
                           fontsize=8, color="0.4")  # fmt: skip
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.locator_params(axis="x", integer=True)
         axis.set_xlabel(xlabel)
         axis.set_ylabel("test return")
         axis.set_ylim(bottom=0)
