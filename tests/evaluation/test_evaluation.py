@@ -57,7 +57,7 @@ def policy():
 
 @pytest.fixture
 def short_episodes(monkeypatch):
-    monkeypatch.setattr(CartPoleSwingUpHarder, "max_steps", 40)
+    monkeypatch.setattr(CartPoleSwingUpHarder, "max_steps", 20)
 
 
 def test_same_seed_same_returns_and_the_same_starts_for_all(policy, short_episodes):
