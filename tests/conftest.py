@@ -16,10 +16,15 @@ from jaxtyping import install_import_hook
 
 install_import_hook("sensorium", "beartype.beartype")
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+
+# The same examples on every run: whether a test passes is not left to chance
+hypothesis.settings.register_profile("fixed", derandomize=True)
+hypothesis.settings.load_profile("fixed")
 
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
 
