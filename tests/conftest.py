@@ -26,6 +26,14 @@ import pytest
 hypothesis.settings.register_profile("fixed", derandomize=True)
 hypothesis.settings.load_profile("fixed")
 
+
+@pytest.fixture(autouse=True, scope="module")
+def _forget_compiled_code():
+    """Free what a module compiled: Linux gives a process 65,530 memory maps, the suite would use more."""
+    yield
+    jax.clear_caches()
+
+
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
 
 
