@@ -31,6 +31,10 @@ class RunError(SensoriumError, RuntimeError):
     """A run directory cannot be created, continued or read."""
 
 
+class WorldError(SensoriumError, RuntimeError):
+    """An environment on the host raised, died with its process, or does not answer."""
+
+
 class WriteError(SensoriumError, OSError):
     """A file could not be written; nothing partial is left behind."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from sensorium.errors import ConfigError, UnknownNameError
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
-from sensorium.rollout import run_population
+from sensorium.rollout import DeviceEngine, run_population
 from sensorium.training import EvolutionConfig, ShortHorizonConfig, Strategy, StrategyConfig
 from sensorium.training.strategies import STRATEGIES
 from tests.probes import FollowWorld, OneMattersWorld
@@ -42,7 +42,8 @@ def test_strategy_names_and_populations():
 
 def _train(config, policy_config, world, generations):
     trainer = config.build(
-        lambda key: policy_config.build(world.num_sensors, world.num_actions, key), world
+        lambda key: policy_config.build(world.num_sensors, world.num_actions, key),
+        DeviceEngine(world),
     )
     state = trainer.init(jax.random.key(0))
     for _ in range(generations):
@@ -84,7 +85,9 @@ def test_order_that_matters_cannot_be_learned_by_an_invariant_agent():
 @pytest.mark.parametrize("config", [EVOLUTION, GRADIENTS], ids=["evolution", "gradients"])
 def test_a_generation_is_a_function_of_its_state(config):
     world = FollowWorld()
-    trainer = config.build(lambda key: FeedForwardConfig((4,)).build(1, 1, key), world)
+    trainer = config.build(
+        lambda key: FeedForwardConfig((4,)).build(1, 1, key), DeviceEngine(world)
+    )
     state = trainer.init(jax.random.key(0))
     first, _ = trainer.step(state)
     second, _ = trainer.step(state)
@@ -96,4 +99,4 @@ def test_a_generation_is_a_function_of_its_state(config):
 @pytest.mark.parametrize("name", ["population", "rollouts", "horizon"])
 def test_gradient_settings_out_of_range(name):
     with pytest.raises(ConfigError, match=f"{name} must be at least 1, got 0"):
-        ShortHorizonConfig(**{name: 0}).build(lambda key: None, FollowWorld())
+        ShortHorizonConfig(**{name: 0}).build(lambda key: None, DeviceEngine(FollowWorld()))

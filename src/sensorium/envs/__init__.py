@@ -1,6 +1,7 @@
 """Worlds written in JAX."""
 
 from sensorium.envs.base import Environment as Environment
+from sensorium.envs.base import World as World
 from sensorium.envs.cartpole_swingup import CartPoleParams as CartPoleParams
 from sensorium.envs.cartpole_swingup import CartPoleState as CartPoleState
 from sensorium.envs.cartpole_swingup import CartPoleSwingUpHarder as CartPoleSwingUpHarder

@@ -21,11 +21,8 @@ from sensorium.types import Action, Flag, Key, Observation, PyTree, Scalar
 StepResult = tuple[Observation, PyTree, Scalar, Flag, Flag, dict[str, Any]]
 
 
-class Environment(abc.ABC):
-    """A world of scalar sensors. Instances are immutable and hashable; all state is passed around."""
-
-    id: ClassVar[str]
-    """Name in `sensorium.envs.make`."""
+class World(abc.ABC):
+    """What every world says of itself, wherever it runs."""
 
     @property
     @abc.abstractmethod
@@ -39,11 +36,6 @@ class Environment(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def sensor_names(self) -> tuple[str, ...]:
-        """What each channel of an unperturbed observation is."""
-
-    @property
-    @abc.abstractmethod
     def max_steps(self) -> int:
         """T, the step at which an episode is truncated."""
 
@@ -51,6 +43,18 @@ class Environment(abc.ABC):
     @abc.abstractmethod
     def solved_return(self) -> float:
         """A return from which on an episode counts as solved."""
+
+
+class Environment(World):
+    """A world of scalar sensors. Instances are immutable and hashable; all state is passed around."""
+
+    id: ClassVar[str]
+    """Name in `sensorium.envs.make`."""
+
+    @property
+    @abc.abstractmethod
+    def sensor_names(self) -> tuple[str, ...]:
+        """What each channel of an unperturbed observation is."""
 
     @property
     @abc.abstractmethod

@@ -8,12 +8,11 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from sensorium.envs import make
 from sensorium.errors import ConfigError
 from sensorium.evaluation.statistics import Summary, summarise
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy
-from sensorium.rollout import run_episodes
+from sensorium.rollout import EngineConfig, make_world, open_engine
 from sensorium.types import Keys
 
 _EVALUATION = 0x5C0  # keeps these seeds apart from those of training and of choosing the best
@@ -62,16 +61,18 @@ def evaluate(
     episodes: int = 1000,
     seed: int = 0,
     name: str = "",
+    engine: EngineConfig | None = None,
 ) -> Scores:
     """Score an agent.
 
     Args:
         policy: The agent.
-        env: A world of `sensorium.envs.make`.
+        env: A world of `sensorium.envs`, or `gym:` and the id of a Gymnasium environment.
         perturbation: What happens to its senses; the agent's code is scaled as it asks.
         episodes: How many, each from a start of its own.
         seed: Decides the starts and all noise.
         name: What to call the agent in tables.
+        engine: Which machinery runs the episodes; by default whatever the world needs.
 
     Returns:
         The scores with all returns.
@@ -79,14 +80,16 @@ def evaluate(
     Raises:
         UnknownNameError: There is no such world.
         ConfigError: No episodes, or the policy cannot work with that many channels.
+        WorldError: An environment on the host raised, died or hangs.
     """
     perturbation = perturbation or Identity()
-    world = make(env, perturbation)
+    world = make_world(env, perturbation)
     policy = policy.with_code_scale(perturbation.code_scale)
     keys = evaluation_keys(seed, episodes)
-    started = time.perf_counter()
-    result = jax.tree.map(np.asarray, run_episodes(policy, world, keys))
-    seconds = time.perf_counter() - started
+    with open_engine(world, engine) as open_one:
+        started = time.perf_counter()
+        result = jax.tree.map(np.asarray, open_one.run_episodes(policy, keys))
+        seconds = time.perf_counter() - started
     return Scores(
         agent=name or type(policy).__name__,
         env=env,

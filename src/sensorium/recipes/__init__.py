@@ -1,5 +1,6 @@
 """Every experiment by its name, and the way from a recipe to a run."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ from sensorium.errors import RunError, SensoriumError, did_you_mean
 from sensorium.policies import Policy
 from sensorium.recipes import cartpole
 from sensorium.recipes.recipe import Recipe as Recipe
+from sensorium.rollout import EngineConfig, open_engine
 from sensorium.training import Budget, RunDirectory, run
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in cartpole.RECIPES}
@@ -26,7 +28,7 @@ def train(recipe: Recipe, directory: Path | str, **options: Any) -> Policy:
     Args:
         recipe: What to train.
         directory: Where; must not hold a run yet.
-        options: `quiet` and `on_generation` of `sensorium.training.run`.
+        options: `quiet` and `on_generation` of `sensorium.training.run`, and `engine`.
 
     Returns:
         The agent with the best test.
@@ -39,7 +41,7 @@ def resume(directory: Path | str, **options: Any) -> Policy:
 
     Args:
         directory: A run directory.
-        options: `quiet` and `on_generation` of `sensorium.training.run`.
+        options: `quiet` and `on_generation` of `sensorium.training.run`, and `engine`.
 
     Returns:
         The agent with the best test.
@@ -55,7 +57,9 @@ def resume(directory: Path | str, **options: Any) -> Policy:
     return _run(recipe, run_directory, resume=True, **options)
 
 
-def _run(recipe: Recipe, directory: RunDirectory, **options: Any) -> Policy:
+def _run(
+    recipe: Recipe, directory: RunDirectory, engine: EngineConfig | None = None, **options: Any
+) -> Policy:
     budget = Budget(
         generations=recipe.generations,
         checkpoint_every=recipe.checkpoint_every,
@@ -63,4 +67,10 @@ def _run(recipe: Recipe, directory: RunDirectory, **options: Any) -> Policy:
         test_episodes=recipe.test_episodes,
         seed=recipe.seed,
     )
-    return run(recipe.make_trainer(), recipe.make_world(), directory, budget, **options)
+    world, training_world = recipe.make_world(), recipe.make_training_world()
+    with contextlib.ExitStack() as stack:
+        tests = stack.enter_context(open_engine(world, engine))
+        trains = tests
+        if training_world != world:
+            trains = stack.enter_context(open_engine(training_world, engine))
+        return run(recipe.make_trainer(trains), tests, directory, budget, **options)

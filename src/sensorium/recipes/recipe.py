@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from sensorium.envs import Environment, make
+from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import (
     Compose,
@@ -28,6 +28,7 @@ from sensorium.policies import (
     PolicyConfig,
     SetTransformerConfig,
 )
+from sensorium.rollout import Engine, make_world
 from sensorium.training import EvolutionConfig, ShortHorizonConfig, StrategyConfig, Trainer
 from sensorium.types import Key
 
@@ -48,6 +49,8 @@ class Recipe:
     """The world."""
     perturbation: Perturbation = Identity()
     """What happens to the senses in training; in the tests during training too."""
+    training_reward: bool = False
+    """Train with the reward that the world has for that, where it has one; tests pay the real one."""
     generations: int = 100
     """How long."""
     seed: int = 0
@@ -64,9 +67,13 @@ class Recipe:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
 
-    def make_world(self) -> Environment:
-        """The world with its perturbation."""
-        return make(self.env, self.perturbation)
+    def make_world(self) -> World:
+        """The world with its perturbation, where agents are tested."""
+        return make_world(self.env, self.perturbation)
+
+    def make_training_world(self) -> World:
+        """The world that agents are trained in; ConfigError if it has no reward for that."""
+        return make_world(self.env, self.perturbation, training_reward=self.training_reward)
 
     def draw_policy(self, key: Key) -> Policy:
         """An agent with random weights, its code scaled as the perturbation asks."""
@@ -77,12 +84,10 @@ class Recipe:
         """An agent of this architecture, to be filled with stored weights."""
         return self.draw_policy(jax.random.key(0))
 
-    def make_trainer(self) -> Trainer:
-        """The trainer, ready to start."""
+    def make_trainer(self, engine: Engine) -> Trainer:
+        """The trainer, ready to start; `engine` runs `make_training_world()`."""
         scale = self.perturbation.code_scale
-        return self.trainer.build(
-            lambda key: self.draw_policy(key).with_code_scale(scale), self.make_world()
-        )
+        return self.trainer.build(lambda key: self.draw_policy(key).with_code_scale(scale), engine)
 
     def override(
         self,

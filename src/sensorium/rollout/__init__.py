@@ -4,7 +4,12 @@ from sensorium.rollout.device import Episode as Episode
 from sensorium.rollout.device import run_episode as run_episode
 from sensorium.rollout.device import run_episodes as run_episodes
 from sensorium.rollout.device import run_population as run_population
+from sensorium.rollout.engine import DeviceEngine as DeviceEngine
+from sensorium.rollout.engine import Engine as Engine
 from sensorium.rollout.fused import fused_returns as fused_returns
+from sensorium.rollout.select import EngineConfig as EngineConfig
+from sensorium.rollout.select import make_world as make_world
+from sensorium.rollout.select import open_engine as open_engine
 from sensorium.rollout.sharding import over_devices as over_devices
 from sensorium.rollout.sharding import returns_of_population as returns_of_population
 from sensorium.rollout.sharding import use_all_cores as use_all_cores

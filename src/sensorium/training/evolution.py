@@ -11,14 +11,16 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, from_vector, num_parameters, to_vector
-from sensorium.rollout import returns_of_population
+from sensorium.rollout import Engine
 from sensorium.training.strategies import Strategy, StrategyConfig
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
-from sensorium.types import Key, PyTree
+from sensorium.types import Key, Keys, PyTree
+
+Population = Float[Array, "P parameters"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +36,9 @@ class EvolutionConfig:
     start_at_zero: bool = True
     """Start the search around zeros, as the papers do, or else around random weights."""
 
-    def build(self, draw: DrawPolicy, world: Environment) -> "Evolution":
+    def build(self, draw: DrawPolicy, engine: Engine) -> "Evolution":
         """Set up the trainer of an agent in a world; ConfigError where settings do not fit."""
-        return Evolution(self, draw, world)
+        return Evolution(self, draw, engine)
 
 
 class EvolutionState(NamedTuple):
@@ -49,16 +51,16 @@ class EvolutionState(NamedTuple):
 class Evolution(Trainer):
     """Evolution of one agent in one world."""
 
-    def __init__(self, config: EvolutionConfig, draw: DrawPolicy, world: Environment):
+    def __init__(self, config: EvolutionConfig, draw: DrawPolicy, engine: Engine):
         """Set up; raises ConfigError or UnknownNameError where settings do not fit."""
         if config.rollouts < 1:
             raise ConfigError(f"Evolution needs at least 1 rollout, got {config.rollouts}.")
         self.config = config
         self.draw = draw
-        self.world = world
+        self.engine = engine
         self._like = draw(jax.random.key(0))  # for its architecture
         self.strategy = Strategy(config.strategy, config.population, num_parameters(self._like))
-        self.steps_per_generation = config.population * config.rollouts * world.max_steps
+        self.steps_per_generation = config.population * config.rollouts * engine.world.max_steps
 
     def init(self, key: Key) -> EvolutionState:
         """Start around zeros, or around random weights."""
@@ -67,21 +69,34 @@ class Evolution(Trainer):
         mean = jnp.zeros_like(mean) if self.config.start_at_zero else mean
         return EvolutionState(self.strategy.init(key_init, mean), key)
 
-    @partial(jax.jit, static_argnames="self")
     def step(self, state: EvolutionState) -> tuple[EvolutionState, Metrics]:
         """One generation."""
+        population, episodes, asked, key_tell = self._ask(state)
+        returns = self.engine.returns(self._policies(population), episodes)
+        return self._tell(asked, key_tell, population, returns)
+
+    @partial(jax.jit, static_argnames="self")
+    def _ask(self, state: EvolutionState) -> tuple[Population, Keys, EvolutionState, Key]:
+        """Whom to try, in which episodes, and how to go on from there."""
         key, key_ask, key_episodes, key_tell = jax.random.split(state.key, 4)
         population, strategy = self.strategy.ask(key_ask, state.strategy)
         episodes = jax.random.split(key_episodes, self.config.rollouts)
-        returns = returns_of_population(self._policies(population), self.world, episodes)
+        return population, episodes, EvolutionState(strategy, key), key_tell
+
+    @partial(jax.jit, static_argnames="self")
+    def _tell(
+        self, asked: EvolutionState, key: Key, population: Population, returns: Float[Array, "P R"]
+    ) -> tuple[EvolutionState, Metrics]:
+        """What each was worth."""
         fitness = jnp.mean(returns, axis=1)
-        strategy = self.strategy.tell(key_tell, population, fitness, strategy)
+        strategy = self.strategy.tell(key, population, fitness, asked.strategy)
         metrics = Metrics(jnp.max(fitness), jnp.mean(fitness), {"fitness_std": jnp.std(fitness)})
-        return EvolutionState(strategy, key), metrics
+        return EvolutionState(strategy, asked.key), metrics
 
     def candidates(self, state: EvolutionState) -> Policy:
         """The centre of the search."""
         return self._policies(self.strategy.mean(state.strategy)[None])
 
-    def _policies(self, vectors: jax.Array) -> Policy:
+    @partial(jax.jit, static_argnames="self")
+    def _policies(self, vectors: Population) -> Policy:
         return eqx.filter_vmap(lambda vector: from_vector(vector, self._like))(vectors)

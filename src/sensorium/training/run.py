@@ -25,10 +25,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sensorium.envs import Environment
 from sensorium.errors import AgentFileError, RunError, WriteError
 from sensorium.policies import Policy
-from sensorium.rollout import run_population
+from sensorium.rollout import Engine
 from sensorium.serialisation import save_pytree, write_json
 from sensorium.training.checkpoints import (
     BEST,
@@ -114,7 +113,7 @@ class RunDirectory:
 
 def run(
     trainer: Trainer,
-    world: Environment,
+    engine: Engine,
     directory: RunDirectory,
     budget: Budget,
     *,
@@ -126,7 +125,7 @@ def run(
 
     Args:
         trainer: How to train.
-        world: Where candidates are tested.
+        engine: Runs the tests of the candidates.
         directory: Where everything is kept.
         budget: How long, and how often to look.
         resume: Go on from the last checkpoint; the result is that of a run never interrupted.
@@ -173,7 +172,7 @@ def run(
             step_seconds = time.perf_counter() - began
             last = generation == budget.generations
             if generation % budget.test_every == 0 or last:
-                progress, test_score, is_best = _test(trainer, world, progress, test_keys)
+                progress, test_score, is_best = _test(trainer, engine, progress, test_keys)
                 if is_best:
                     header = _agent_header(directory.recipe, generation, test_score)
                     save_pytree(directory.path / BEST, progress.best, header)
@@ -210,10 +209,10 @@ def _keys(seed: int) -> tuple[jax.Array, jax.Array]:
 
 
 def _test(
-    trainer: Trainer, world: Environment, progress: Progress, keys: jax.Array
+    trainer: Trainer, engine: Engine, progress: Progress, keys: jax.Array
 ) -> tuple[Progress, float, bool]:
     candidates = trainer.candidates(progress.trainer)
-    scores = np.asarray(run_population(candidates, world, keys).total).mean(axis=1)
+    scores = np.asarray(engine.run_population(candidates, keys).total).mean(axis=1)
     winner = int(scores.argmax())
     score = float(scores[winner])
     if not score > float(progress.best_score):

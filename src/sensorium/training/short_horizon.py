@@ -30,7 +30,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import Linear, Policy
-from sensorium.rollout import over_devices
+from sensorium.rollout import Engine, over_devices
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
 from sensorium.types import Key, PyTree, Scalar
 
@@ -74,8 +74,13 @@ class ShortHorizonConfig:
     gradient_clip: float = 1.0
     """Largest norm of a gradient; longer ones are shortened to it."""
 
-    def build(self, draw: DrawPolicy, world: Environment) -> "ShortHorizon":
-        """Set up the trainer of an agent in a world; ConfigError where settings do not fit."""
+    def build(self, draw: DrawPolicy, engine: Engine) -> "ShortHorizon":
+        """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""
+        world = engine.world
+        if not isinstance(world, Environment):
+            raise ConfigError(
+                "Gradients flow through worlds in JAX only; use evolution or cloning for this one."
+            )
         return ShortHorizon(self, draw, world)
 
 

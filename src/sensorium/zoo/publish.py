@@ -11,7 +11,6 @@ from typing import Any
 import tyro
 from rich.console import Console
 
-from sensorium.envs import make
 from sensorium.errors import ConfigError
 from sensorium.evaluation import evaluate
 from sensorium.perturbations import (
@@ -23,6 +22,7 @@ from sensorium.perturbations import (
     Shuffle,
 )
 from sensorium.policies import FeedForwardPolicy, num_parameters
+from sensorium.rollout import make_world
 from sensorium.serialisation import read_header, write_json
 from sensorium.training.checkpoints import BEST, LAST
 from sensorium.zoo.agent import Agent, load, zoo_directory
@@ -81,7 +81,7 @@ def publish(run: Path, episodes: int = 1000, seed: int = 0, machine: str = "") -
 def _takes(agent: Agent, senses: Perturbation) -> bool:
     """Whether an agent works with that many channels; NLA as published has a fixed number."""
     try:
-        agent.initial_carry(make(agent.recipe.env, senses).num_sensors)
+        agent.initial_carry(make_world(agent.recipe.env, senses).num_sensors)
     except ConfigError:
         return False
     return True

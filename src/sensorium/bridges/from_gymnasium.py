@@ -1,0 +1,175 @@
+"""Any Gymnasium environment as a world that runs on the host: `gym:Pendulum-v1`.
+
+| observations | what the agent senses |
+|---|---|
+| flat Box (N) | N readings, as float32 |
+| Box of any other shape, such as images | the array itself, as float32; for agents that see |
+
+| actions | what the agent's A numbers in [-1, 1] become |
+|---|---|
+| Box with bounds | mapped linearly to [low, high] |
+| Box without bounds | passed on |
+| Discrete (A) | the place of the largest |
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Float
+
+from sensorium.bridges.opening import open_env
+from sensorium.envs import World
+from sensorium.errors import ConfigError
+from sensorium.perturbations import Identity, Perturbation
+
+_NO_TIME_LIMIT = 10_000  # steps, where an environment sets none itself
+
+
+@dataclasses.dataclass(frozen=True)
+class HostWorld(World):
+    """A Gymnasium environment, and what happens to its senses. A value: it opens nothing by itself."""
+
+    name: str
+    """As `gymnasium.make` takes it: `"Pendulum-v1"`, or `"module:Name-v0"`."""
+    perturbation: Perturbation = Identity()
+    """What happens to the senses."""
+    training_reward: bool = False
+    """Pay the reward that agents are trained with, where the world has one of its own for that."""
+
+    @property
+    def num_sensors(self) -> int:
+        """N after the perturbation; ConfigError if the observations are no flat Box."""
+        shape = self.observation_shape
+        if len(shape) != 1:
+            raise ConfigError(
+                f"{self.name} shows arrays of shape {shape}; an agent of scalar sensors needs a flat "
+                "Box."
+            )
+        return shape[0]
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """Shape of what the agent senses, after the perturbation.
+
+        Raises:
+            ConfigError: There is a perturbation, and the observations are no flat Box.
+        """
+        shape = self._facts.observation_shape
+        if self.perturbation == Identity():
+            return shape
+        if len(shape) != 1:
+            raise ConfigError(
+                f"{self.name} shows arrays of shape {shape}; {str(self.perturbation)!r} perturbs "
+                "flat observations only."
+            )
+        return (self.perturbation.num_channels(shape[0]),)
+
+    @property
+    def raw_observation_shape(self) -> tuple[int, ...]:
+        """Shape of an observation before the perturbation."""
+        return self._facts.observation_shape
+
+    @property
+    def num_actions(self) -> int:
+        """A."""
+        return self._facts.num_actions
+
+    @property
+    def max_steps(self) -> int:
+        """The time limit of the environment, or 10,000 steps if it has none."""
+        return self._facts.max_steps
+
+    @property
+    def solved_return(self) -> float:
+        """The environment's `reward_threshold`; infinity if it has none."""
+        return self._facts.solved_return
+
+    def opener(self) -> Callable[[], gymnasium.Env]:
+        """What opens the environment itself, unperturbed, in any process; see `opening.open_env`."""
+        return functools.partial(open_env, self.name, self.training_reward)
+
+    def to_env_actions(self, actions: Float[np.ndarray, "L A"]) -> np.ndarray:
+        """What L environments take, from A numbers in [-1, 1] each."""
+        return self._facts.to_env_actions(actions)
+
+    @property
+    def _facts(self) -> "_Facts":
+        return _facts(self.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Facts:
+    """What one look at an environment tells."""
+
+    observation_shape: tuple[int, ...]
+    num_actions: int
+    max_steps: int
+    solved_return: float
+    to_env_actions: Callable[[Any], np.ndarray]
+
+
+def make_host_world(
+    name: str, perturbation: Perturbation | None = None, training_reward: bool = False
+) -> HostWorld:
+    """Build a world, and look at once whether agents can work with it.
+
+    Args:
+        name: As `gymnasium.make` takes it.
+        perturbation: What happens to its senses; None for nothing.
+        training_reward: Pay the reward that agents are trained with, where there is one for that.
+
+    Raises:
+        UnknownNameError: There is no such environment; the nearest names are given.
+        MissingExtraError: It needs packages that are not installed.
+        ConfigError: Its spaces are of a kind that agents cannot work with, or it has no reward of its
+            own for training.
+    """
+    world = HostWorld(name, perturbation or Identity(), training_reward)
+    if training_reward:
+        world.opener()().close()
+    _ = world.observation_shape
+    return world
+
+
+@functools.cache
+def _facts(name: str) -> _Facts:
+    env = open_env(name)
+    try:
+        spec = env.spec
+        limit = spec.max_episode_steps if spec else None
+        threshold = spec.reward_threshold if spec else None
+        observations, actions = env.observation_space, env.action_space
+        assert isinstance(observations, spaces.Box)
+        return _Facts(
+            observation_shape=observations.shape,
+            num_actions=_num_actions(actions),
+            max_steps=limit or _NO_TIME_LIMIT,
+            solved_return=math.inf if threshold is None else threshold,
+            to_env_actions=functools.partial(_to_env_actions, actions),
+        )
+    finally:
+        env.close()
+
+
+def _num_actions(space: gymnasium.Space) -> int:
+    if isinstance(space, spaces.Discrete):
+        return int(space.n)
+    assert isinstance(space, spaces.Box)
+    return math.prod(space.shape)
+
+
+def _to_env_actions(space: gymnasium.Space, actions: np.ndarray) -> np.ndarray:
+    if isinstance(space, spaces.Discrete):
+        return actions.argmax(axis=1) + int(space.start)
+    assert isinstance(space, spaces.Box)
+    low, high = space.low.reshape(-1), space.high.reshape(-1)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
+    mapped = low + (actions + 1.0) * 0.5 * (high - low)
+    return np.asarray(mapped, space.dtype).reshape(-1, *space.shape)

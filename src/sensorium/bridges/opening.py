@@ -1,0 +1,51 @@
+"""Open a Gymnasium environment by its id. Imports no JAX, so that worker processes start fast."""
+
+import gymnasium
+from gymnasium import spaces
+
+from sensorium.bridges import bullet
+from sensorium.errors import ConfigError, did_you_mean
+
+
+def open_env(name: str, training_reward: bool = False) -> gymnasium.Env:
+    """Open an environment that agents can work with.
+
+    Args:
+        name: As `gymnasium.make` takes it: `"Pendulum-v1"`, or `"module:Name-v0"`.
+        training_reward: Pay the reward that agents are trained with, where there is one for that.
+
+    Raises:
+        UnknownNameError: There is no such environment; the nearest names are given.
+        MissingExtraError: It needs packages that are not installed.
+        ConfigError: It cannot be opened, or its spaces are of a kind that agents cannot work with.
+    """
+    if bullet.knows(name):
+        env = bullet.open_env(name, training_reward)
+    else:
+        if training_reward:
+            raise ConfigError(f"{name} has no reward of its own for training.")
+        env = _make(name)
+    _check_spaces(name, env)
+    return env
+
+
+def _make(name: str) -> gymnasium.Env:
+    try:
+        return gymnasium.make(name, disable_env_checker=True)
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound) as error:
+        raise did_you_mean("Gymnasium environment", name, gymnasium.registry) from error
+    except (gymnasium.error.Error, ImportError) as error:
+        raise ConfigError(f"Gymnasium cannot open {name}: {error}") from error
+
+
+def _check_spaces(name: str, env: gymnasium.Env) -> None:
+    if not isinstance(env.observation_space, spaces.Box):
+        raise ConfigError(
+            f"{name} observes a {type(env.observation_space).__name__}; agents need a Box of numbers "
+            "(gymnasium.wrappers.FlattenObservation makes one of a Dict or Tuple)."
+        )
+    if not isinstance(env.action_space, spaces.Box | spaces.Discrete):
+        raise ConfigError(
+            f"{name} is driven by a {type(env.action_space).__name__}; agents drive a Box or a "
+            "Discrete."
+        )

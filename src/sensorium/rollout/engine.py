@@ -1,0 +1,79 @@
+"""The interface of every way to turn policies and a world into returns.
+
+| engine | worlds | where |
+|---|---|---|
+| `DeviceEngine` | those of `sensorium.envs` | on the device: all in one compiled program |
+| `HostEngine` | `gym:` and any Gymnasium id | worker processes, one batched policy call a step |
+| `ClusterEngine` | both | on the machines of a Ray cluster |
+
+The same keys give the same returns whatever the number of devices, workers or machines.
+"""
+
+import abc
+from types import TracebackType
+
+import numpy as np
+from jaxtyping import Float
+
+from sensorium.envs import Environment, World
+from sensorium.policies import Policy
+from sensorium.rollout.device import Episode, run_episodes, run_population
+from sensorium.rollout.sharding import returns_of_population
+from sensorium.types import Keys
+
+
+class Engine(abc.ABC):
+    """Policies x one world -> returns. Close it, or use it in a `with` block: it may hold processes."""
+
+    world: World
+
+    @abc.abstractmethod
+    def run_population(self, policies: Policy, keys: Keys) -> Episode:
+        """P policies, R episodes each with the same R keys.
+
+        Args:
+            policies: A policy whose parameters have a leading axis P.
+            keys: R random keys, shared by all policies (common random numbers); a key decides the start
+                of an episode and all noise.
+
+        Returns:
+            Episodes with leading axes P, R.
+        """
+
+    @abc.abstractmethod
+    def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
+        """One policy, an episode for each of R keys; results have a leading axis R."""
+
+    def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
+        """The returns of `run_population` alone, which some engines find sooner."""
+        return np.asarray(self.run_population(policies, keys).total)
+
+    def close(self) -> None:  # noqa: B027  # most hold nothing
+        """Free what the engine holds; it can be used no more."""
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class DeviceEngine(Engine):
+    """Worlds in JAX, sharded over all devices."""
+
+    def __init__(self, world: Environment):
+        self.world: Environment = world
+
+    def run_population(self, policies: Policy, keys: Keys) -> Episode:
+        return run_population(policies, self.world, keys)
+
+    def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
+        return run_episodes(policy, self.world, keys)
+
+    def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
+        return np.asarray(returns_of_population(policies, self.world, keys))

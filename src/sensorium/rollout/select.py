@@ -1,0 +1,68 @@
+"""The world of a name, and the engine that it needs or that was asked for.
+
+What worlds on the host need is imported when the first of them is asked for.
+"""
+
+import dataclasses
+
+from sensorium.envs import Environment, World, make
+from sensorium.errors import ConfigError
+from sensorium.perturbations import Perturbation
+from sensorium.rollout.engine import DeviceEngine, Engine
+
+ON_HOST = "gym:"
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineConfig:
+    """Which machinery runs the episodes. No result depends on it."""
+
+    workers: int | None = None
+    """Processes that simulate a world on the host; by default one a core, for each of two groups."""
+
+
+def make_world(
+    name: str, perturbation: Perturbation | None = None, *, training_reward: bool = False
+) -> World:
+    """Build a world, on the device or on the host.
+
+    Args:
+        name: A world of `sensorium.envs`, or `gym:` and the id of a Gymnasium environment.
+        perturbation: What happens to its senses; None for nothing.
+        training_reward: Pay the reward that agents are trained with, where there is one for that.
+
+    Raises:
+        UnknownNameError: There is no such world.
+        MissingExtraError: It needs packages that are not installed.
+        ConfigError: It is a Gymnasium environment with spaces that agents cannot work with, or has
+            no reward of its own for training.
+    """
+    if name.startswith(ON_HOST):
+        from sensorium.bridges.from_gymnasium import make_host_world
+
+        return make_host_world(name.removeprefix(ON_HOST), perturbation, training_reward)
+    if training_reward:
+        raise ConfigError(f"{name} has no reward of its own for training.")
+    return make(name, perturbation)
+
+
+def open_engine(world: World, config: EngineConfig | None = None) -> Engine:
+    """The engine for a world.
+
+    Args:
+        world: From `make_world`.
+        config: Which machinery; by default whatever the world needs.
+
+    Raises:
+        ConfigError: The settings do not fit the world.
+    """
+    config = config or EngineConfig()
+    if isinstance(world, Environment):
+        if config.workers is not None:
+            raise ConfigError("Workers simulate worlds on the host; this one lives on the device.")
+        return DeviceEngine(world)
+    from sensorium.bridges.from_gymnasium import HostWorld
+    from sensorium.rollout.host import HostEngine
+
+    assert isinstance(world, HostWorld)
+    return HostEngine(world, workers=config.workers)

@@ -1,0 +1,114 @@
+"""Tiny Gymnasium environments, each with one vice; `gym:tests.host_worlds:Name-v0`."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Walk(gymnasium.Env):
+    """A random walk of two readings; a reward for following the first; ends after 5 to 14 steps."""
+
+    def __init__(self):
+        self.observation_space = spaces.Box(-10, 10, (2,), np.float64)
+        self.action_space = spaces.Box(np.float32([-3, 0]), np.float32([3, 1]))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time, self.end = 0, int(self.np_random.integers(5, 15))
+        self.reading = self.np_random.normal(size=2)
+        return self.reading, {}
+
+    def step(self, action):
+        assert self.action_space.contains(np.asarray(action, np.float32)), action
+        reward = float(-abs(self.reading[0] - action[0]) + 0.1 * action[1])
+        self.reading = self.reading + self.np_random.normal(size=2) * 0.5
+        self.time += 1
+        return self.reading, reward, self.time == self.end, False, {}
+
+
+class Mortal(Walk):
+    """Kills its process at its seventh step, as often as the file in SENSORIUM_TEST_LIVES has lines."""
+
+    def step(self, action):
+        lives = Path(os.environ["SENSORIUM_TEST_LIVES"])
+        if self.time == 4 and lives.read_text():
+            lives.write_text(lives.read_text()[1:])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+class Hanging(Walk):
+    """Never comes back from its third step."""
+
+    def step(self, action):
+        while self.time == 2:
+            time.sleep(1)
+        return super().step(action)
+
+
+class Raising(Walk):
+    """Raises at its third step."""
+
+    def step(self, action):
+        if self.time == 2:
+            raise ValueError("the left knee\nis missing")
+        return super().step(action)
+
+
+class ShowingNaN(Walk):
+    """Shows NaN at its third step."""
+
+    def step(self, action):
+        _, *others = super().step(action)
+        return (self.reading if self.time < 3 else self.reading * np.nan), *others
+
+
+class Unopenable(Walk):
+    """Opens in the first process that asks, and in no worker."""
+
+    def __init__(self):
+        super().__init__()
+        if os.environ.get("SENSORIUM_TEST_PARENT") != str(os.getpid()):
+            raise RuntimeError("no display")
+
+
+class Pictures(gymnasium.Env):
+    """A grey picture; the reward is its brightness times the action."""
+
+    def __init__(self):
+        self.observation_space = spaces.Box(0, 255, (4, 5, 3), np.uint8)
+        self.action_space = spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.grey = int(self.np_random.integers(256))
+        return np.full((4, 5, 3), self.grey, np.uint8), {}
+
+    def step(self, action):
+        observation, _ = self.reset()
+        return observation, float(self.grey / 255 * action[0]), False, False, {}
+
+
+class Words(Walk):
+    """Observes a Dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Dict({"a": self.observation_space})
+
+
+class Pairs(Walk):
+    """Is driven by a MultiDiscrete."""
+
+    def __init__(self):
+        super().__init__()
+        self.action_space = spaces.MultiDiscrete([2, 3])
+
+
+for kind in (Walk, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Pictures, Words, Pairs):
+    gymnasium.register(f"{kind.__name__}-v0", entry_point=kind, max_episode_steps=20)

@@ -1,0 +1,208 @@
+"""The host engine does what a plain loop over one environment does, whatever happens to its workers."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sensorium.bridges.opening import open_env
+from sensorium.errors import ConfigError, ObservationError, WorldError
+from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, compose
+from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy, Trace
+from sensorium.recipes import Recipe, resume, train
+from sensorium.rollout import DeviceEngine, EngineConfig, make_world, open_engine
+from sensorium.rollout.host import HostEngine
+from sensorium.training import EvolutionConfig, RunDirectory, StrategyConfig
+from sensorium.zoo import load, read_published
+
+WALK = "gym:tests.host_worlds:Walk-v0"
+SENSES = compose(NoiseChannels(2), Reshuffle(3))
+CONFIG = AttentionNeuronConfig(num_queries=4, message_size=4)
+
+
+def population(config, world, size):
+    keys = jax.random.split(jax.random.key(1), size)
+    return eqx.filter_vmap(lambda key: config.build(world.num_sensors, world.num_actions, key))(
+        keys
+    )
+
+
+def plain_loop(policy, name, perturbation, key):
+    """One episode, step by step: the oracle."""
+    env = open_env(name.removeprefix("gym:"))
+    world = make_world(name)
+    observation, _ = env.reset(seed=int(jax.random.bits(key) >> 1))
+    senses = perturbation.init(jax.random.fold_in(key, 1), world.num_sensors)
+    carry = policy.initial_carry(perturbation.num_channels(world.num_sensors))
+    rewards, ended = [], False
+    while not ended:
+        now = jax.random.fold_in(jax.random.fold_in(key, 2), len(rewards))
+        readings = jnp.asarray(observation, jnp.float32)
+        readings, senses = perturbation.apply(now, senses, readings)
+        action, carry, _ = policy.step(readings, carry)
+        action = world.to_env_actions(np.asarray(action)[None])[0]
+        observation, reward, terminated, truncated, _ = env.step(action)
+        rewards.append(reward)
+        ended = terminated or truncated
+    return np.array(rewards)
+
+
+@pytest.mark.parametrize(
+    ("name", "perturbation"), [(WALK, SENSES), ("gym:CartPole-v1", Identity())]
+)
+def test_the_same_episodes_as_a_plain_loop(name, perturbation, key):
+    world = make_world(name, perturbation)
+    policies = population(CONFIG, world, 2)
+    keys = jax.random.split(key, 5)
+    with HostEngine(world, workers=0, lanes=4) as engine:  # 10 episodes: lanes are used again
+        episodes = engine.run_population(policies, keys)
+        returns = engine.returns(policies, keys)
+    assert episodes.rewards.shape == (2, 5, world.max_steps)
+    assert np.array_equal(returns, episodes.total)
+    for p, r in ((0, 0), (0, 4), (1, 0), (1, 3)):
+        policy = jax.tree.map(lambda leaf: leaf[p] if eqx.is_array(leaf) else leaf, policies)
+        expected = plain_loop(policy, name, perturbation, keys[r])
+        length = len(expected)
+        assert episodes.length[p, r] == length
+        np.testing.assert_allclose(episodes.rewards[p, r, :length], expected, atol=1e-4)
+        assert not episodes.rewards[p, r, length:].any()
+        assert float(episodes.total[p, r]) == pytest.approx(expected.sum(), abs=1e-3)
+
+
+def test_workers_change_nothing(key):
+    world = make_world(WALK, SENSES)
+    policies = population(CONFIG, world, 3)
+    keys = jax.random.split(key, 7)
+    results = []
+    for workers in (0, 1, 2):
+        with HostEngine(world, workers=workers, lanes=6) as engine:
+            results.append(engine.run_population(policies, keys))
+    for other in results[1:]:
+        assert np.array_equal(results[0].rewards, other.rewards)
+
+
+def test_a_worker_that_dies_changes_nothing(key, monkeypatch, tmp_path):
+    lives = tmp_path / "lives"
+    monkeypatch.setenv("SENSORIUM_TEST_LIVES", str(lives))
+    keys = jax.random.split(key, 7)
+    results = []
+    for deaths in ("", "xxx"):
+        lives.write_text(deaths)
+        world = make_world("gym:tests.host_worlds:Mortal-v0", SENSES)
+        with HostEngine(world, workers=2, lanes=4) as engine:
+            results.append(engine.run_population(population(CONFIG, world, 2), keys))
+        assert lives.read_text() == ""
+    assert np.array_equal(results[0].rewards, results[1].rewards)
+
+
+def test_a_worker_that_always_dies_is_given_up(key, monkeypatch, tmp_path):
+    lives = tmp_path / "lives"
+    lives.write_text("x" * 99)
+    monkeypatch.setenv("SENSORIUM_TEST_LIVES", str(lives))
+    world = make_world("gym:tests.host_worlds:Mortal-v0")
+    engine = HostEngine(world, workers=1, lanes=2)
+    with pytest.raises(WorldError, match="its worker died with SIGKILL, 3 times in a row"):
+        engine.run_episodes(CONFIG.build(2, 2, key), jax.random.split(key, 4))
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "sentence"),
+    [
+        ("Raising", WorldError, "Raising-v0 raised ValueError: the left knee is missing"),
+        ("ShowingNaN", ObservationError, "ShowingNaN-v0 showed NaN or infinity"),
+    ],
+)
+def test_a_failing_world_is_one_sentence_and_the_engine_goes_on(kind, error, sentence, key):
+    world = make_world(f"gym:tests.host_worlds:{kind}-v0")
+    policy = CONFIG.build(2, 2, key)
+    with HostEngine(world, workers=1, lanes=2) as engine:
+        for _ in range(2):
+            with pytest.raises(error, match=sentence):
+                engine.run_episodes(policy, jax.random.split(key, 4))
+
+
+def test_a_policy_that_returns_nan_is_blamed(key):
+    policy = jax.tree.map(lambda leaf: leaf * jnp.nan, FeedForwardConfig((4,)).build(2, 2, key))
+    with (
+        HostEngine(make_world(WALK), workers=0, lanes=2) as engine,
+        pytest.raises(ConfigError, match="The policy returned NaN or infinity"),
+    ):
+        engine.run_episodes(policy, jax.random.split(key, 2))
+
+
+class Brightness(Policy):
+    """Acts as bright as the picture that it sees."""
+
+    gain: jax.Array
+    num_actions: int = 1
+
+    def initial_carry(self, num_sensors):
+        assert num_sensors == (4, 5, 3)
+        return ()
+
+    def step(self, observation, carry):
+        assert observation.shape == (4, 5, 3)
+        return self.gain * jnp.mean(observation, keepdims=True)[0, 0] / 255, carry, Trace()
+
+
+def test_pictures_reach_policies_that_see(key):
+    world = make_world("gym:tests.host_worlds:Pictures-v0")
+    with HostEngine(world, workers=0, lanes=2) as engine:
+        episodes = engine.run_episodes(Brightness(jnp.ones(())), jax.random.split(key, 2))
+    assert episodes.length.tolist() == [20, 20]
+    assert 0 < float(episodes.total.min()) <= float(episodes.total.max()) < 20
+
+
+def test_numbers_out_of_range():
+    with pytest.raises(ConfigError, match="even number of lanes, got 3"):
+        HostEngine(make_world(WALK), lanes=3)
+    with pytest.raises(ConfigError, match="cannot have -1 workers"):
+        HostEngine(make_world(WALK), workers=-1)
+    with pytest.raises(ConfigError, match="this one lives on the device"):
+        open_engine(make_world("CartPoleSwingUpHarder"), EngineConfig(workers=2))
+    assert isinstance(open_engine(make_world("CartPoleSwingUpHarder")), DeviceEngine)
+    assert isinstance(open_engine(make_world(WALK)), HostEngine)
+
+
+RECIPE = Recipe(
+    name="walk",
+    summary="Follow a walk.",
+    policy=FeedForwardConfig(()),
+    trainer=EvolutionConfig(StrategyConfig("cma-es", sigma=0.3), population=8, rollouts=4),
+    env=WALK,
+    generations=6,
+    test_every=2,
+    test_episodes=6,
+    checkpoint_every=1,
+)
+
+
+def test_evolution_on_the_host_learns_and_resumes_bit_for_bit(tmp_path):
+    rows = []
+    whole = train(RECIPE, tmp_path / "whole", quiet=True, on_generation=rows.append)
+    assert rows[-1]["best_test"] > rows[0]["mean"] + 3
+
+    def stop(row):
+        if row["generation"] == 3:
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        train(RECIPE, tmp_path / "cut", quiet=True, on_generation=stop)
+    resumed = resume(tmp_path / "cut", quiet=True, engine=EngineConfig(workers=1))
+    for ours, theirs in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
+        assert np.array_equal(ours, theirs)
+    assert RunDirectory.open(tmp_path / "cut").recipe == RECIPE.to_json()
+    assert load(tmp_path / "cut").recipe == RECIPE
+
+
+def test_the_authors_ant_walks_though_its_sensors_are_shuffled(reference):
+    pytest.importorskip("pybullet_envs_gymnasium", reason="the extra `ant` is not installed")
+    from sensorium.perturbations import Shuffle
+
+    agent = read_published("ant_pi", reference.path("weights", "ant_pi"))
+    with HostEngine(make_world("gym:AntBulletEnv-v0", Shuffle())) as engine:
+        episodes = engine.run_episodes(agent, jax.random.split(jax.random.key(0), 8))
+    # Its authors logged 2563 +- 79
+    assert 2300 < float(episodes.total.mean()) < 2700
+    assert episodes.length.tolist() == [1000] * 8
