@@ -41,6 +41,8 @@ class HostWorld(World):
     """What happens to the senses."""
     training_reward: bool = False
     """Pay the reward that agents are trained with, where the world has one of its own for that."""
+    time_limit: int | None = None
+    """End episodes after so many steps, if the environment does not end them before."""
 
     @property
     def num_sensors(self) -> int:
@@ -82,8 +84,8 @@ class HostWorld(World):
 
     @property
     def max_steps(self) -> int:
-        """The time limit of the environment, or 10,000 steps if it has none."""
-        return self._facts.max_steps
+        """The time limit of the environment, 10,000 steps if it has none, or ours if it is shorter."""
+        return min(self._facts.max_steps, self.time_limit or self._facts.max_steps)
 
     @property
     def solved_return(self) -> float:

@@ -158,6 +158,10 @@ class PoolVectorEnv(VectorEnv):
         arrays.running[terminated | truncated] = False
         return arrays.observations.copy(), arrays.rewards.copy(), terminated, truncated, infos
 
+    def idle(self, mask: np.ndarray) -> None:
+        """Leave the environments of `mask` alone until they are reset."""
+        self._arrays.running[mask] = False
+
     def close_extras(self, **kwargs: Any) -> None:
         """End all workers."""
         for worker in self._workers:

@@ -7,25 +7,36 @@ dies changes a result.
 """
 
 import os
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import ConfigError, ObservationError, WorldError
-from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy
+from sensorium.rollout.acting import Actor, PolicyActor
 from sensorium.rollout.device import Episode
 from sensorium.rollout.engine import Engine
-from sensorium.types import Keys, PyTree
+from sensorium.types import Keys
 
-_SENSES = 1  # folded into the key of an episode, as in `envs.Perturbed`
 _ATTEMPTS = 3  # at an episode whose worker dies
+
+
+class Transcript(NamedTuple):
+    """E episodes in full; zeros after the end of each."""
+
+    observations: np.ndarray
+    """As the environment showed them, unperturbed: E, T, and the shape of one."""
+    actions: Float[np.ndarray, "E T A"]
+    """In [-1, 1], as the agent gave them."""
+    rewards: Float[np.ndarray, "E T"]
+    lengths: Int[np.ndarray, " E"]
 
 
 class HostEngine(Engine):
@@ -64,15 +75,38 @@ class HostEngine(Engine):
 
     def run_population(self, policies: Policy, keys: Keys) -> Episode:
         population = jax.tree.leaves(eqx.filter(policies, eqx.is_inexact_array))[0].shape[0]
-        schedule = _Schedule(keys, population, self.world.max_steps)
+        run = _Run(seeds_of(keys), population, self.world.max_steps)
+        self._play(lambda: PolicyActor(policies, self.world, keys), run)
+        shape = (population, len(keys))
+        return Episode(
+            total=jnp.asarray(run.rewards.sum(axis=1, dtype=np.float64).reshape(shape)),
+            length=jnp.asarray(run.lengths.reshape(shape)),
+            rewards=jnp.asarray(run.rewards.reshape(*shape, -1)),
+        )
+
+    def transcribe(
+        self, make_actor: Callable[[], Actor], seeds: Int[np.ndarray, " E"]
+    ) -> Transcript:
+        """Write down what an agent of any make sees and does.
+
+        Args:
+            make_actor: Makes an actor; called once for each group of lanes.
+            seeds: Of the environment, one for each episode.
+        """
+        run = _Run(seeds, 1, self.world.max_steps)
+        shape = (len(seeds), self.world.max_steps)
+        run.observations = np.zeros((*shape, *self.world.raw_observation_shape), np.float32)
+        run.actions = np.zeros((*shape, self.world.num_actions), np.float32)
+        self._play(make_actor, run)
+        return Transcript(run.observations, run.actions, run.rewards, run.lengths)
+
+    def _play(self, make_actor: Callable[[], Actor], run: "_Run") -> None:
         if not self._pools:
             self._open()
         half = self._lanes // 2
         groups = [
-            _Group(
-                pool, policies, self.world, schedule, first_lane=index * half, stride=self._lanes
-            )
-            for index, pool in enumerate(self._pools)
+            _Group(pool, make_actor(), self.world, run, first_lane=place * half, stride=self._lanes)
+            for place, pool in enumerate(self._pools)
         ]
         try:
             for group in groups:
@@ -83,12 +117,6 @@ class HostEngine(Engine):
         except BaseException:
             self.close()  # answers may be under way: the pools cannot be used again
             raise
-        shape = (population, len(keys))
-        return Episode(
-            total=jnp.asarray(schedule.rewards.sum(axis=1, dtype=np.float64).reshape(shape)),
-            length=jnp.asarray(schedule.lengths.reshape(shape)),
-            rewards=jnp.asarray(schedule.rewards.reshape(*shape, -1)),
-        )
 
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
         one = jax.tree.map(lambda leaf: leaf[None] if eqx.is_inexact_array(leaf) else leaf, policy)
@@ -109,24 +137,16 @@ class HostEngine(Engine):
             )
 
 
-class _Schedule:
-    """All episodes of a run: episode `p * R + r` is policy `p` with key `r`."""
+class _Run:
+    """All episodes of a run, and what is noted of them."""
 
-    def __init__(self, keys: Keys, population: int, max_steps: int):
-        self.episodes = population * len(keys)
-        self.rollouts = len(keys)
-        self.key_data = np.asarray(jax.random.key_data(keys))
-        self.seeds = [int(seed) for seed in np.asarray(_seeds(keys))]
+    def __init__(self, seeds: Int[np.ndarray, " R"], population: int, max_steps: int):
+        self.seeds = [int(seed) for seed in seeds]
+        self.episodes = population * len(seeds)
         self.rewards = np.zeros((self.episodes, max_steps), np.float32)
         self.lengths = np.zeros(self.episodes, np.int32)
-
-
-class _Lanes(NamedTuple):
-    """What each lane of a group carries from step to step, on the device."""
-
-    carry: PyTree
-    senses: PyTree
-    time: Int[Array, " L"]
+        self.observations: np.ndarray | None = None
+        self.actions: np.ndarray | None = None
 
 
 class _Group:
@@ -135,25 +155,24 @@ class _Group:
     def __init__(
         self,
         pool: PoolVectorEnv,
-        policies: Policy,
+        actor: Actor,
         world: HostWorld,
-        schedule: _Schedule,
+        run: _Run,
         first_lane: int,
         stride: int,
     ):
         lanes = pool.num_envs
         self._pool = pool
-        self._policies = policies
+        self._actor = actor
         self._world = world
-        self._schedule = schedule
+        self._run = run
         self._stride = stride
         self._episode = np.arange(first_lane, first_lane + lanes)
         self._time = np.zeros(lanes, np.int64)
         self._attempts = np.zeros(lanes, np.int64)
-        self._due = self._episode < schedule.episodes  # to be started
+        self._due = self._episode < run.episodes  # to be started
         self._running = np.zeros(lanes, bool)
         self._fresh = np.zeros(lanes, bool)  # started since the policy last acted
-        self._on_device: _Lanes | None = None
         self._resetting = False
 
     @property
@@ -184,9 +203,9 @@ class _Group:
             self._act(observations)
 
     def _reset(self) -> None:
-        seeds = self._schedule.seeds
+        seeds = self._run.seeds
         chosen = [
-            seeds[episode % self._schedule.rollouts] if due else None
+            seeds[episode % len(seeds)] if due else None
             for episode, due in zip(self._episode, self._due, strict=True)
         ]
         self._pool.reset_async(chosen, {"reset_mask": self._due.copy()})
@@ -197,33 +216,29 @@ class _Group:
         self._resetting = True
 
     def _act(self, observations: np.ndarray) -> None:
-        episode = np.where(self._running, self._episode, 0)
-        actions, self._on_device = _act(
-            self._policies,
-            self._world.perturbation,
-            self._world.observation_shape,
-            self._on_device,
-            jnp.asarray(episode // self._schedule.rollouts),
-            jnp.asarray(self._schedule.key_data[episode % self._schedule.rollouts]),
-            jnp.array(self._fresh),
-            jnp.asarray(observations),
-        )
+        running = self._running
+        actions = self._actor.act(self._fresh, np.where(running, self._episode, 0), observations)
         self._fresh[:] = False
-        chosen = np.asarray(actions)
-        if not np.isfinite(chosen[self._running]).all():
+        if not np.isfinite(actions[running]).all():
             self._blame(observations)
-        self._pool.step_async(self._world.to_env_actions(np.where(np.isfinite(chosen), chosen, 0)))
+        if self._run.observations is not None and self._run.actions is not None:
+            now = (self._episode[running], self._time[running])
+            self._run.observations[now] = observations[running]
+            self._run.actions[now] = actions[running]
+        actions = np.where(np.isfinite(actions), actions, 0.0)  # of idle lanes
+        self._pool.step_async(self._world.to_env_actions(actions))
 
     def _record(self, rewards: np.ndarray, ended: np.ndarray) -> None:
         running = self._running
-        self._schedule.rewards[self._episode[running], self._time[running]] = rewards[running]
+        self._run.rewards[self._episode[running], self._time[running]] = rewards[running]
         self._time[running] += 1
         ended = running & (ended | (self._time >= self._world.max_steps))
-        self._schedule.lengths[self._episode[ended]] = self._time[ended]
+        self._pool.idle(ended)
+        self._run.lengths[self._episode[ended]] = self._time[ended]
         self._episode[ended] += self._stride
         self._attempts[ended] = 0
         self._running &= ~ended
-        self._due |= ended & (self._episode < self._schedule.episodes)
+        self._due |= ended & (self._episode < self._run.episodes)
 
     def _restart_lost(self, infos: dict[str, object]) -> None:
         """Repeat the episodes of a worker that died, from their beginning."""
@@ -236,7 +251,7 @@ class _Group:
                 f"{self._world.name} cannot finish an episode: its worker {infos['reason']}, "
                 f"{_ATTEMPTS} times in a row."
             )
-        self._schedule.rewards[self._episode[lost]] = 0.0
+        self._run.rewards[self._episode[lost]] = 0.0
         self._running &= ~lost
         self._due |= lost
 
@@ -247,45 +262,6 @@ class _Group:
         raise ConfigError("The policy returned NaN or infinity as an action.")
 
 
-@eqx.filter_jit
-def _act(
-    policies: Policy,
-    perturbation: Perturbation,
-    observation_shape: tuple[int, ...],
-    lanes: _Lanes | None,
-    individuals: Int[Array, " L"],
-    key_data: Array,
-    fresh: Bool[Array, " L"],
-    observations: Array,
-) -> tuple[Float[Array, "L A"], _Lanes]:
-    """One step of the senses and the policy of every lane; fresh lanes start with blank memories."""
-    parameters, static = eqx.partition(policies, eqx.is_inexact_array)
-    sensors: Any = observation_shape[0] if len(observation_shape) == 1 else observation_shape
-
-    def start(policy: Policy, key: Array) -> _Lanes:
-        carry = policy.initial_carry(sensors)
-        senses = perturbation.init(jax.random.fold_in(key, _SENSES), observations.shape[1])
-        return _Lanes(carry, senses, jnp.zeros((), jnp.int32))
-
-    def lane(
-        individual: Array, key: Array, fresh: Array, before: _Lanes | None, observation: Array
-    ) -> tuple[Array, _Lanes]:
-        policy = eqx.combine(jax.tree.map(lambda leaf: leaf[individual], parameters), static)
-        key = jax.random.wrap_key_data(key)
-        blank = start(policy, key)
-        now = jax.tree.map(lambda new, old: jnp.where(fresh, new, old), blank, before or blank)
-        key = jax.random.fold_in(jax.random.fold_in(key, _SENSES + 1), now.time)
-        readings, senses = observation.astype(jnp.float32), now.senses
-        if perturbation != Identity():  # pictures pass by
-            readings, senses = perturbation.apply(key, senses, readings)
-        action, carry, _ = policy.step(readings, now.carry)
-        return action, _Lanes(carry, senses, now.time + 1)
-
-    axes = (0, 0, 0, None if lanes is None else 0, 0)
-    return jax.vmap(lane, in_axes=axes)(individuals, key_data, fresh, lanes, observations)
-
-
-@jax.jit
-def _seeds(keys: Keys) -> Array:
-    """A seed for the environment from each key."""
-    return jax.vmap(lambda key: jax.random.bits(key) >> 1)(keys)
+def seeds_of(keys: Keys) -> Int[np.ndarray, " R"]:
+    """The seed of the environment that each key stands for."""
+    return np.asarray(jax.vmap(lambda key: jax.random.bits(key) >> 1)(keys)).astype(np.int64)
