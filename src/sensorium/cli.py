@@ -1,6 +1,7 @@
 """The command line: one short function a command.
 
 sensorium train cartpole-pi        sensorium eval cartpole-pi --shuffle --noise-channels 5
+sensorium teach ant-fnn            sensorium clone --teacher ant-fnn --student ant-pi-clone
 sensorium reproduce table-2        sensorium show cartpole-pi --video out.mp4
 sensorium bench cartpole           sensorium zoo
 """
@@ -42,7 +43,7 @@ def train(
         resume: A run directory to go on with, to the same end as if it had never stopped.
         quiet: Show no progress.
     """
-    from sensorium import recipes
+    from sensorium import recipes, zoo
     from sensorium.rollout import use_all_cores
 
     use_all_cores()
@@ -57,7 +58,7 @@ def train(
         changed = [name for name, value in numbers.items() if value is not None]
         if recipe or run_dir or changed:
             raise ConfigError("--resume goes on as the run began: it takes no recipe or numbers.")
-        recipes.resume(resume, quiet=quiet)
+        zoo.resume(resume, quiet=quiet)
         directory = resume
     elif recipe is None:
         raise ConfigError("Name a recipe to train, or a run to --resume.")
@@ -66,6 +67,68 @@ def train(
         directory = run_dir or Path("runs") / recipe
         recipes.train(chosen, directory, quiet=quiet)
     Console(stderr=True).print(f"Trained; see `sensorium eval {directory}`.", soft_wrap=True)
+
+
+def teach(
+    recipe: Positional[str] = "ant-fnn",
+    *,
+    env: str | None = None,
+    steps: int | None = None,
+    seed: int | None = None,
+    run_dir: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Train a feed-forward teacher with PPO of Stable-Baselines3.
+
+    Args:
+        recipe: Whom; `ant-fnn`.
+        env: In another world on the host, such as gym:Pendulum-v1.
+        steps: Of the environment.
+        seed: Decides everything.
+        run_dir: Where the teacher is kept; runs/RECIPE by default.
+        quiet: Show no progress.
+    """
+    from sensorium import recipes, zoo
+
+    chosen = recipes.find(recipe).override(total_steps=steps, seed=seed, env=env)
+    directory = run_dir or Path("runs") / recipe
+    zoo.teach(chosen, directory, quiet=quiet)
+    Console(stderr=True).print(f"Trained; see `sensorium eval {directory}`.", soft_wrap=True)
+
+
+def clone(
+    *,
+    student: str = "ant-pi-clone",
+    teacher: str | None = None,
+    env: str | None = None,
+    episodes: int | None = None,
+    generations: int | None = None,
+    seed: int | None = None,
+    run_dir: Path | None = None,
+    quiet: bool = False,
+) -> None:
+    """Train a permutation-invariant student to do what a teacher does.
+
+    Args:
+        student: The recipe of the student; `sensorium zoo` lists the recipes.
+        teacher: An agent of the zoo, a run, or a file of an agent or of Stable-Baselines3.
+        env: In another world on the host, such as gym:Pendulum-v1.
+        episodes: Demonstrations of the teacher.
+        generations: How long.
+        seed: Decides everything.
+        run_dir: Where the run is kept; runs/RECIPE by default. Go on with `train --resume`.
+        quiet: Show no progress.
+    """
+    from sensorium import recipes, zoo
+    from sensorium.rollout import use_all_cores
+
+    use_all_cores()
+    chosen = recipes.find(student).override(
+        generations=generations, episodes=episodes, seed=seed, env=env
+    )
+    directory = run_dir or Path("runs") / student
+    zoo.clone(chosen, directory, teacher, quiet=quiet)
+    Console(stderr=True).print(f"Cloned; see `sensorium eval {directory}`.", soft_wrap=True)
 
 
 def evaluate(
@@ -219,6 +282,8 @@ def zoo(agent: Positional[str | None] = None, *, json: str | None = None) -> Non
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train,
+    "teach": teach,
+    "clone": clone,
     "eval": evaluate,
     "reproduce": reproduce,
     "show": show,

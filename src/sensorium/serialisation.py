@@ -81,6 +81,18 @@ def save_pytree(path: Path | str, tree: PyTree, header: dict[str, Any]) -> None:
         file.write(safetensors_bytes(arrays, metadata={_HEADER: json.dumps(header)}))
 
 
+def save_arrays(path: Path | str, arrays: dict[str, np.ndarray]) -> None:
+    """Write named arrays as safetensors, atomically; raises WriteError as `atomic_write` does."""
+    with atomic_write(path) as file:
+        file.write(safetensors_bytes({name: np.ascontiguousarray(a) for name, a in arrays.items()}))
+
+
+def load_arrays(path: Path | str) -> dict[str, np.ndarray]:
+    """Read what `save_arrays` wrote; raises AgentFileError where the file is damaged or missing."""
+    with _open(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
 def read_header(path: Path | str) -> dict[str, Any]:
     """Read the JSON header of a file written by `save_pytree`.
 

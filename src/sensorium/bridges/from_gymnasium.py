@@ -100,6 +100,10 @@ class HostWorld(World):
         """What L environments take, from A numbers in [-1, 1] each."""
         return self._facts.to_env_actions(actions)
 
+    def from_env_actions(self, actions: np.ndarray) -> Float[np.ndarray, "L A"]:
+        """The numbers in [-1, 1] that become these actions of L environments."""
+        return self._facts.from_env_actions(actions)
+
     @property
     def _facts(self) -> "_Facts":
         return _facts(self.name)
@@ -114,6 +118,7 @@ class _Facts:
     max_steps: int
     solved_return: float
     to_env_actions: Callable[[Any], np.ndarray]
+    from_env_actions: Callable[[Any], np.ndarray]
 
 
 def make_host_world(
@@ -154,6 +159,7 @@ def _facts(name: str) -> _Facts:
             max_steps=limit or _NO_TIME_LIMIT,
             solved_return=math.inf if threshold is None else threshold,
             to_env_actions=functools.partial(_to_env_actions, actions),
+            from_env_actions=functools.partial(_from_env_actions, actions),
         )
     finally:
         env.close()
@@ -169,9 +175,23 @@ def _num_actions(space: gymnasium.Space) -> int:
 def _to_env_actions(space: gymnasium.Space, actions: np.ndarray) -> np.ndarray:
     if isinstance(space, spaces.Discrete):
         return actions.argmax(axis=1) + int(space.start)
+    low, high = _bounds(space)
+    mapped = low + (actions + 1.0) * 0.5 * (high - low)
+    return np.asarray(mapped, space.dtype).reshape(-1, *space.shape)
+
+
+def _from_env_actions(space: gymnasium.Space, actions: np.ndarray) -> np.ndarray:
+    if isinstance(space, spaces.Discrete):
+        chosen = np.arange(space.n) == np.asarray(actions)[:, None] - space.start
+        return np.where(chosen, 1.0, -1.0).astype(np.float32)
+    low, high = _bounds(space)
+    mapped = 2.0 * (np.reshape(actions, (len(actions), -1)) - low) / (high - low) - 1.0
+    return np.clip(mapped, -1.0, 1.0).astype(np.float32)
+
+
+def _bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
+    """What -1 and 1 become; themselves where a Box has no bounds."""
     assert isinstance(space, spaces.Box)
     low, high = space.low.reshape(-1), space.high.reshape(-1)
     bounded = np.isfinite(low) & np.isfinite(high)
-    low, high = np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)
-    mapped = low + (actions + 1.0) * 0.5 * (high - low)
-    return np.asarray(mapped, space.dtype).reshape(-1, *space.shape)
+    return np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)

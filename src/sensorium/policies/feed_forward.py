@@ -38,6 +38,8 @@ class FeedForwardConfig:
     """Units of the hidden layers."""
     input_scales: tuple[float, ...] = ()
     """What each input is divided by; empty for ones."""
+    clipped: bool = False
+    """Cut actions off at -1 and 1, as agents of Stable-Baselines3's PPO do, instead of a tanh."""
 
     def build(self, num_sensors: int, num_actions: int, key: Key) -> FeedForwardPolicy:
         """Draw an agent for exactly `num_sensors` sensors; ConfigError if the scales do not fit."""
@@ -46,5 +48,7 @@ class FeedForwardConfig:
             raise ConfigError(f"There are {num_sensors} sensors but {len(scales)} input scales.")
         sizes = (num_sensors, *self.hidden_sizes, num_actions)
         return FeedForwardPolicy(
-            controller=Controller(sizes, key=key), input_scales=scales, num_actions=num_actions
+            controller=Controller(sizes, clipped=self.clipped, key=key),
+            input_scales=scales,
+            num_actions=num_actions,
         )

@@ -65,6 +65,13 @@ class Policy(eqx.Module):
         """
         return carry
 
+    def told(self, carry: PyTree, action: Action) -> PyTree:
+        """The carry as if `action` had been taken last, for learning from somebody else's actions.
+
+        The default suits policies that do not hear what they did.
+        """
+        return carry
+
     def sensor_features(self, carry: PyTree) -> Float[Array, "H N"]:
         """What each sensor says of itself after a step; empty for policies without such features."""
         return jnp.zeros((0, 0))

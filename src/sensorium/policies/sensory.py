@@ -72,6 +72,10 @@ class SensoryPolicy(Policy):
         """Move the memory of each sensor along with it."""
         return carry._replace(memory=carry.memory.reordered(order))
 
+    def told(self, carry: SensoryCarry, action: Action) -> SensoryCarry:
+        """Feed back `action` instead of its own."""
+        return carry._replace(feedback=carry.feedback.at[: self.num_actions].set(action))
+
     def sensor_features(self, carry: SensoryCarry) -> Float[Array, "H N"]:
         """What the LSTM of each sensor says."""
         return carry.memory.hidden

@@ -6,12 +6,13 @@ from typing import Any
 
 from sensorium.errors import RunError, SensoriumError, did_you_mean
 from sensorium.policies import Policy
-from sensorium.recipes import cartpole
+from sensorium.recipes import ant, cartpole
 from sensorium.recipes.recipe import Recipe as Recipe
 from sensorium.rollout import EngineConfig, open_engine
 from sensorium.training import Budget, RunDirectory, run
+from sensorium.training.teachers import Teacher
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in cartpole.RECIPES}
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (*ant.RECIPES, *cartpole.RECIPES)}
 """Every recipe by its name."""
 
 
@@ -28,7 +29,8 @@ def train(recipe: Recipe, directory: Path | str, **options: Any) -> Policy:
     Args:
         recipe: What to train.
         directory: Where; must not hold a run yet.
-        options: `quiet` and `on_generation` of `sensorium.training.run`, and `engine`.
+        options: `quiet` and `on_generation` of `sensorium.training.run`; `engine`, an EngineConfig;
+            `teacher`, for cloning.
 
     Returns:
         The agent with the best test.
@@ -49,16 +51,24 @@ def resume(directory: Path | str, **options: Any) -> Policy:
     Raises:
         RunError: There is no run, or one that this version cannot read.
     """
-    run_directory = RunDirectory.open(directory)
+    return _run(read(directory), RunDirectory.open(directory), resume=True, **options)
+
+
+def read(directory: Path | str) -> Recipe:
+    """The recipe of a run; RunError if there is none, or none that this version can read."""
+    stored = RunDirectory.open(directory).recipe
     try:
-        recipe = Recipe.from_json(run_directory.recipe)
+        return Recipe.from_json(stored)
     except (SensoriumError, TypeError) as error:
         raise RunError(f"{directory} cannot be resumed: {error}") from error
-    return _run(recipe, run_directory, resume=True, **options)
 
 
 def _run(
-    recipe: Recipe, directory: RunDirectory, engine: EngineConfig | None = None, **options: Any
+    recipe: Recipe,
+    directory: RunDirectory,
+    engine: EngineConfig | None = None,
+    teacher: Teacher | None = None,
+    **options: Any,
 ) -> Policy:
     budget = Budget(
         generations=recipe.generations,
@@ -73,4 +83,5 @@ def _run(
         trains = tests
         if training_world != world:
             trains = stack.enter_context(open_engine(training_world, engine))
-        return run(recipe.make_trainer(trains), tests, directory, budget, **options)
+        trainer = recipe.make_trainer(trains, directory.path, teacher)
+        return run(trainer, tests, directory, budget, **options)

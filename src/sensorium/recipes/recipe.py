@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import types
 import typing
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,7 +30,15 @@ from sensorium.policies import (
     SetTransformerConfig,
 )
 from sensorium.rollout import Engine, make_world
-from sensorium.training import EvolutionConfig, ShortHorizonConfig, StrategyConfig, Trainer
+from sensorium.training import (
+    CloningConfig,
+    EvolutionConfig,
+    PpoConfig,
+    ShortHorizonConfig,
+    StrategyConfig,
+    Trainer,
+)
+from sensorium.training.teachers import Teacher
 from sensorium.types import Key
 
 
@@ -43,7 +52,7 @@ class Recipe:
     """One sentence."""
     policy: PolicyConfig
     """The agent."""
-    trainer: EvolutionConfig | ShortHorizonConfig
+    trainer: CloningConfig | EvolutionConfig | PpoConfig | ShortHorizonConfig
     """How it is trained."""
     env: str = "CartPoleSwingUpHarder"
     """The world."""
@@ -84,29 +93,49 @@ class Recipe:
         """An agent of this architecture, to be filled with stored weights."""
         return self.draw_policy(jax.random.key(0))
 
-    def make_trainer(self, engine: Engine) -> Trainer:
-        """The trainer, ready to start; `engine` runs `make_training_world()`."""
-        scale = self.perturbation.code_scale
-        return self.trainer.build(lambda key: self.draw_policy(key).with_code_scale(scale), engine)
+    def make_trainer(
+        self, engine: Engine, directory: Path, teacher: Teacher | None = None
+    ) -> Trainer:
+        """The trainer, ready to start.
 
-    def override(
-        self,
-        *,
-        generations: int | None = None,
-        population: int | None = None,
-        rollouts: int | None = None,
-        seed: int | None = None,
-        checkpoint_every: int | None = None,
-    ) -> "Recipe":
-        """A copy with other numbers; None keeps the recipe's own."""
-        trainer = _replace(self.trainer, population=population, rollouts=rollouts)
-        return _replace(
-            self,
-            trainer=trainer,
-            generations=generations,
-            seed=seed,
-            checkpoint_every=checkpoint_every,
-        )
+        Args:
+            engine: Runs `make_training_world()`.
+            directory: Where a trainer may keep data of its own.
+            teacher: For cloning.
+
+        Raises:
+            ConfigError: Settings do not fit, or the recipe is of a teacher.
+        """
+        if isinstance(self.trainer, PpoConfig):
+            raise ConfigError(f"{self.name} is a teacher: train it with `sensorium teach`.")
+        scale = self.perturbation.code_scale
+
+        def draw(key: Key) -> Policy:
+            return self.draw_policy(key).with_code_scale(scale)
+
+        if isinstance(self.trainer, CloningConfig):
+            return self.trainer.build(draw, engine, teacher, directory)
+        return self.trainer.build(draw, engine)
+
+    def override(self, **changes: Any) -> "Recipe":
+        """A copy with other numbers, of its own or of its trainer; None keeps the recipe's.
+
+        Raises:
+            ConfigError: Neither the recipe nor its trainer has such a number.
+        """
+        changes = {name: value for name, value in changes.items() if value is not None}
+        mine = {field.name for field in dataclasses.fields(self)}
+        trainers = {field.name for field in dataclasses.fields(self.trainer)}
+        unknown = sorted(set(changes) - mine - trainers)
+        if unknown:
+            raise ConfigError(
+                f"{self.name} is trained by {type(self.trainer).__name__}, which has no "
+                f"{unknown[0]!r}."
+            )
+        own = {name: value for name, value in changes.items() if name in mine}
+        others = {name: value for name, value in changes.items() if name not in mine}
+        trainer = dataclasses.replace(self.trainer, **others)
+        return dataclasses.replace(self, trainer=trainer, **own)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; every part says its kind."""
@@ -133,7 +162,9 @@ _PARTS: dict[str, type] = {
         DeepSetsConfig,
         SetTransformerConfig,
         FeedForwardConfig,
+        CloningConfig,
         EvolutionConfig,
+        PpoConfig,
         ShortHorizonConfig,
         StrategyConfig,
         Compose,
@@ -145,12 +176,6 @@ _PARTS: dict[str, type] = {
         Shuffle,
     )
 }
-
-
-def _replace(part: Any, **changes: Any) -> Any:
-    return dataclasses.replace(
-        part, **{name: value for name, value in changes.items() if value is not None}
-    )
 
 
 def _encode(value: Any) -> Any:

@@ -42,9 +42,9 @@ BatchStep = Callable[[Row, PyTree], tuple[Row, PyTree]]
 
 def supports(policy: Policy) -> bool:
     """Whether there is a fused step for `policy`; others go through `device.run_population`."""
-    return isinstance(policy, FeedForwardPolicy) or (
-        isinstance(policy, SensoryPolicy) and isinstance(policy.layer, AttentionNeuron)
-    )
+    if isinstance(policy, FeedForwardPolicy):
+        return not policy.controller.clipped
+    return isinstance(policy, SensoryPolicy) and isinstance(policy.layer, AttentionNeuron)
 
 
 def fused_returns(

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
@@ -32,11 +32,13 @@ class Transcript(NamedTuple):
     """E episodes in full; zeros after the end of each."""
 
     observations: np.ndarray
-    """As the environment showed them, unperturbed: E, T, and the shape of one."""
+    """As the environment showed them, unperturbed: E, T + 1, and the shape of one."""
     actions: Float[np.ndarray, "E T A"]
     """In [-1, 1], as the agent gave them."""
     rewards: Float[np.ndarray, "E T"]
     lengths: Int[np.ndarray, " E"]
+    terminated: Bool[np.ndarray, " E"]
+    """Whether an episode ended by itself, rather than at its time limit."""
 
 
 class HostEngine(Engine):
@@ -68,7 +70,7 @@ class HostEngine(Engine):
         if workers is not None and workers < 0:
             raise ConfigError(f"A host engine cannot have {workers} workers.")
         self.world: HostWorld = world
-        self._workers = len(os.sched_getaffinity(0)) if workers is None else workers
+        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
         self._lanes = lanes
         self._timeout = timeout
         self._pools: list[PoolVectorEnv] = []
@@ -94,11 +96,12 @@ class HostEngine(Engine):
             seeds: Of the environment, one for each episode.
         """
         run = _Run(seeds, 1, self.world.max_steps)
-        shape = (len(seeds), self.world.max_steps)
-        run.observations = np.zeros((*shape, *self.world.raw_observation_shape), np.float32)
-        run.actions = np.zeros((*shape, self.world.num_actions), np.float32)
+        episodes, steps = len(seeds), self.world.max_steps
+        seen = np.zeros((episodes, steps + 1, *self.world.raw_observation_shape), np.float32)
+        done = np.zeros((episodes, steps, self.world.num_actions), np.float32)
+        run.observations, run.actions = seen, done
         self._play(make_actor, run)
-        return Transcript(run.observations, run.actions, run.rewards, run.lengths)
+        return Transcript(seen, done, run.rewards, run.lengths, run.terminated)
 
     def _play(self, make_actor: Callable[[], Actor], run: "_Run") -> None:
         if not self._pools:
@@ -132,7 +135,7 @@ class HostEngine(Engine):
         for _ in range(2):
             self._pools.append(
                 PoolVectorEnv(
-                    self.world.opener(), self._lanes // 2, self._workers, timeout=self._timeout
+                    self.world.opener(), self._lanes // 2, self.workers, timeout=self._timeout
                 )
             )
 
@@ -145,6 +148,7 @@ class _Run:
         self.episodes = population * len(seeds)
         self.rewards = np.zeros((self.episodes, max_steps), np.float32)
         self.lengths = np.zeros(self.episodes, np.int32)
+        self.terminated = np.zeros(self.episodes, bool)
         self.observations: np.ndarray | None = None
         self.actions: np.ndarray | None = None
 
@@ -196,7 +200,7 @@ class _Group:
         else:
             observations, rewards, terminated, truncated, infos = self._pool.step_wait()
             self._restart_lost(infos)
-            self._record(rewards, terminated | truncated)
+            self._record(observations, rewards, terminated, truncated)
         if self._due.any():
             self._reset()
         elif self._running.any():
@@ -228,12 +232,22 @@ class _Group:
         actions = np.where(np.isfinite(actions), actions, 0.0)  # of idle lanes
         self._pool.step_async(self._world.to_env_actions(actions))
 
-    def _record(self, rewards: np.ndarray, ended: np.ndarray) -> None:
+    def _record(
+        self,
+        observations: np.ndarray,
+        rewards: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+    ) -> None:
         running = self._running
         self._run.rewards[self._episode[running], self._time[running]] = rewards[running]
         self._time[running] += 1
-        ended = running & (ended | (self._time >= self._world.max_steps))
+        late = self._time >= self._world.max_steps
+        ended = running & (terminated | truncated | late)
         self._pool.idle(ended)
+        if self._run.observations is not None:
+            self._run.observations[self._episode[ended], self._time[ended]] = observations[ended]
+        self._run.terminated[self._episode[ended]] = terminated[ended]
         self._run.lengths[self._episode[ended]] = self._time[ended]
         self._episode[ended] += self._stride
         self._attempts[ended] = 0

@@ -1,14 +1,13 @@
-"""The world of a name, and the engine that it needs or that was asked for.
-
-What worlds on the host need is imported when the first of them is asked for.
-"""
+"""The world of a name, and the engine that it needs or that was asked for."""
 
 import dataclasses
 
+from sensorium.bridges.from_gymnasium import HostWorld, make_host_world
 from sensorium.envs import Environment, World, make
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
 from sensorium.rollout.engine import DeviceEngine, Engine
+from sensorium.rollout.host import HostEngine
 
 ON_HOST = "gym:"
 
@@ -38,8 +37,6 @@ def make_world(
             no reward of its own for training.
     """
     if name.startswith(ON_HOST):
-        from sensorium.bridges.from_gymnasium import make_host_world
-
         return make_host_world(name.removeprefix(ON_HOST), perturbation, training_reward)
     if training_reward:
         raise ConfigError(f"{name} has no reward of its own for training.")
@@ -61,8 +58,5 @@ def open_engine(world: World, config: EngineConfig | None = None) -> Engine:
         if config.workers is not None:
             raise ConfigError("Workers simulate worlds on the host; this one lives on the device.")
         return DeviceEngine(world)
-    from sensorium.bridges.from_gymnasium import HostWorld
-    from sensorium.rollout.host import HostEngine
-
     assert isinstance(world, HostWorld)
     return HostEngine(world, workers=config.workers)

@@ -93,7 +93,7 @@ class RunDirectory:
                 f"{self.path} already holds a run of {name!r}; continue it with "
                 f"`sensorium train --resume {self.path}` or choose another --run-dir."
             )
-        write_json(self.path / "versions.json", _versions())
+        write_json(self.path / "versions.json", describe_versions())
         write_json(existing, self.recipe)
 
     @contextlib.contextmanager
@@ -223,7 +223,12 @@ def _test(
 
 
 def _agent_header(recipe: dict[str, Any], generation: int, test: float) -> dict[str, Any]:
-    return {"recipe": recipe, "generation": generation, "test": test, "versions": _versions()}
+    return {
+        "recipe": recipe,
+        "generation": generation,
+        "test": test,
+        "versions": describe_versions(),
+    }
 
 
 def _figures(metrics: Metrics) -> dict[str, float]:
@@ -235,7 +240,8 @@ def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _versions() -> dict[str, str]:
+def describe_versions() -> dict[str, str]:
+    """Python, the machine, and the packages that a result may depend on."""
     versions = {"python": platform.python_version(), "machine": platform.machine()}
     for package in ("sensorium", "jax", "jaxlib", "equinox", "evosax", "optax", "numpy"):
         with contextlib.suppress(PackageNotFoundError):

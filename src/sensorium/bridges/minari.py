@@ -1,0 +1,129 @@
+"""Episodes on disk in the format of Minari, the field's for offline data."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.errors import ConfigError, MissingExtraError, WriteError
+
+
+class Episodes(NamedTuple):
+    """E episodes of at most T steps; zeros after the end of each."""
+
+    observations: np.ndarray
+    """As the environment showed them: E, T + 1, and the shape of one; the last is of the end."""
+    actions: np.ndarray
+    """As the environment took them: E, T, and the shape of one."""
+    rewards: Float[np.ndarray, "E T"]
+    lengths: Int[np.ndarray, " E"]
+    terminated: Bool[np.ndarray, " E"]
+    """Whether an episode ended by itself, rather than at its time limit."""
+
+
+def write(path: Path, world: HostWorld, parts: Iterable[Episodes]) -> None:
+    """Write a dataset: a folder, whole or absent.
+
+    Raises:
+        MissingExtraError: Minari is not installed.
+        WriteError: It could not be written. Nothing is left.
+    """
+    storage_of, buffer_of = _import()
+    env = world.opener()()
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")
+        storage = storage_of.new(
+            temporary,
+            env.observation_space,
+            env.action_space,
+            env.spec,
+            jpeg_encoding=False,  # lossless
+        )
+        for part in parts:
+            storage.update_episodes(_buffers(buffer_of, part))
+        storage.update_metadata(
+            {"dataset_id": f"sensorium/{path.name}-v0", "minari_version": _version()}
+        )
+        os.rename(temporary, path)
+    except OSError as error:
+        raise WriteError(f"Could not write {path}: {error.strerror or error}.") from error
+    finally:
+        env.close()
+        if temporary:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+def read(path: Path, max_steps: int) -> Episodes:
+    """Read a dataset, cut to `max_steps` steps an episode.
+
+    Raises:
+        MissingExtraError: Minari is not installed.
+        ConfigError: It is no Minari dataset, or not of arrays.
+    """
+    storage_of, _ = _import()
+    try:
+        storage = storage_of.read(path)
+        stored = list(storage.get_episodes(range(storage.total_episodes)))
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"{path} is not a dataset of Minari, or it is damaged.") from error
+    if not stored or not isinstance(stored[0]["observations"], np.ndarray):
+        raise ConfigError(f"The dataset {path} holds no episodes, or not of arrays.")
+    lengths = np.array([min(len(one["rewards"]), max_steps) for one in stored])
+    steps = int(lengths.max())
+
+    def stack(key: str, longer: int = 0) -> np.ndarray:
+        first = np.asarray(stored[0][key])
+        rows = np.zeros((len(stored), steps + longer, *first.shape[1:]), np.float32)
+        for row, one in zip(rows, stored, strict=True):
+            short = np.asarray(one[key])[: steps + longer]
+            row[: len(short)] = short
+        return rows
+
+    ended = [
+        bool(one["terminations"][length - 1]) for one, length in zip(stored, lengths, strict=True)
+    ]
+    return Episodes(
+        stack("observations", 1), stack("actions"), stack("rewards"), lengths, np.array(ended)
+    )
+
+
+def _buffers(buffer_of: Any, part: Episodes) -> list[Any]:
+    buffers = []
+    for index, length in enumerate(part.lengths):
+        last = np.arange(length) == length - 1
+        buffers.append(
+            buffer_of(
+                observations=part.observations[index, : length + 1],
+                actions=part.actions[index, :length],
+                rewards=part.rewards[index, :length],
+                terminations=last & part.terminated[index],
+                truncations=last & ~part.terminated[index],
+            )
+        )
+    return buffers
+
+
+def _import() -> tuple[Any, Any]:
+    try:
+        import h5py  # noqa: F401  # what Minari stores with
+        from minari.data_collector import EpisodeBuffer
+        from minari.dataset.minari_storage import MinariStorage
+    except ImportError as error:
+        raise MissingExtraError(
+            "Demonstrations are kept with Minari: pip install 'sensorium[teachers]'."
+        ) from error
+    return MinariStorage, EpisodeBuffer
+
+
+def _version() -> str:
+    import minari
+
+    return minari.__version__

@@ -1,0 +1,154 @@
+"""Teachers: feed-forward agents trained by PPO of Stable-Baselines3, in worker processes.
+
+PPO because it is past 2,700 on the ant soonest on two cores; docs/experiments.md has the table.
+"""
+
+import dataclasses
+import functools
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.sb3 import import_sb3, to_feed_forward
+from sensorium.errors import ConfigError
+from sensorium.policies import FeedForwardPolicy
+
+
+@dataclasses.dataclass(frozen=True)
+class PpoConfig:
+    """Settings of PPO (Schulman et al. 2017) with state-dependent exploration (Raffin et al. 2021)."""
+
+    total_steps: int = 2_000_000
+    """Steps of the environment."""
+    environments: int = 16
+    """Side by side, in as many processes."""
+    rollout: int = 256
+    """Steps of each environment between two rounds of updates."""
+    batch: int = 512
+    """Steps in an update."""
+    epochs: int = 10
+    """How often each step is learned from."""
+    learning_rate: float = 3e-4
+    """At the start; it falls to zero along a line."""
+    discount: float = 0.99
+    """γ, for each step of the world."""
+    trace_decay: float = 0.9
+    """λ of generalised advantage estimation."""
+    clip_range: float = 0.4
+    """ε: how far an update may move the probability of an action."""
+    exploration: float = -1.0
+    """Logarithm of the first standard deviation of actions."""
+    hold_exploration: int = 4
+    """Steps that a direction of exploration is kept."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Teaching:
+    """How far the training of a teacher has come."""
+
+    steps: int
+    seconds: float
+    mean_return: float | None
+    """Of the last episodes, with exploration; None before the first has ended."""
+
+
+def train_teacher(
+    config: PpoConfig,
+    world: HostWorld,
+    hidden_sizes: tuple[int, ...],
+    seed: int,
+    keep: Path,
+    on_progress: Callable[[Teaching], None],
+) -> FeedForwardPolicy:
+    """Train a teacher.
+
+    Args:
+        config: Settings.
+        world: Where; its perturbation plays no part.
+        hidden_sizes: Hidden layers, of the agent and of its critic; tanh.
+        seed: Decides everything but the order in which processes answer, which PPO waits for.
+        keep: The model of Stable-Baselines3 is saved here as it gets better, and at the end.
+        on_progress: Called after each round.
+
+    Returns:
+        What it does deterministically, as one of our agents.
+
+    Raises:
+        MissingExtraError: Stable-Baselines3 is not installed.
+        ConfigError: Settings do not fit.
+    """
+    sb3 = import_sb3()
+    if config.environments * config.rollout % config.batch:
+        raise ConfigError(
+            f"A batch of {config.batch} does not divide {config.environments} environments x "
+            f"{config.rollout} steps."
+        )
+    torch = sb3.common.utils.th
+    torch.set_num_threads(1)  # the other cores simulate
+    environments = _side_by_side(sb3, world, config)
+    started = time.perf_counter()
+
+    class Reporter(sb3.common.callbacks.BaseCallback):
+        """Reports, and saves, after each round."""
+
+        def _on_rollout_end(self) -> None:
+            returns = [episode["r"] for episode in self.model.ep_info_buffer]
+            mean = float(np.mean(returns)) if returns else None
+            on_progress(Teaching(self.num_timesteps, time.perf_counter() - started, mean))
+            if self.num_timesteps % (config.environments * config.rollout * 20) == 0:
+                _save(self.model, keep)
+
+        def _on_step(self) -> bool:
+            return True
+
+    try:
+        model = sb3.PPO(
+            "MlpPolicy",
+            environments,
+            n_steps=config.rollout,
+            batch_size=config.batch,
+            n_epochs=config.epochs,
+            learning_rate=lambda left: config.learning_rate * left,
+            gamma=config.discount,
+            gae_lambda=config.trace_decay,
+            clip_range=config.clip_range,
+            use_sde=True,
+            sde_sample_freq=config.hold_exploration,
+            seed=seed,
+            device="cpu",
+            policy_kwargs=dict(
+                log_std_init=config.exploration,
+                ortho_init=False,
+                activation_fn=torch.nn.Tanh,
+                net_arch=dict(pi=list(hidden_sizes), vf=list(hidden_sizes)),
+            ),
+        )
+        model.learn(config.total_steps, callback=Reporter())
+        _save(model, keep)
+        return to_feed_forward(model, world.num_sensors, world.num_actions)
+    finally:
+        environments.close()
+
+
+def _side_by_side(sb3: Any, world: HostWorld, config: PpoConfig) -> Any:
+    vector = sb3.common.vec_env
+    openers = [functools.partial(_monitored, world.opener())] * config.environments
+    workers = vector.SubprocVecEnv(openers, start_method="spawn")
+    # Rewards of about 1: the critic's errors would otherwise drown the agent's gradient
+    return vector.VecNormalize(workers, norm_obs=False, gamma=config.discount, clip_reward=100.0)
+
+
+def _monitored(opener: Callable[[], Any]) -> Any:
+    return import_sb3().common.monitor.Monitor(opener())
+
+
+def _save(model: Any, keep: Path) -> None:
+    keep.parent.mkdir(parents=True, exist_ok=True)
+    temporary = keep.with_name(f".{keep.name}.{os.getpid()}.zip")
+    model.save(temporary)
+    os.replace(temporary, keep)

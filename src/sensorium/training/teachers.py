@@ -1,0 +1,120 @@
+"""Who shows a student what to do: a model of Stable-Baselines3, or any agent of ours."""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.errors import ConfigError
+from sensorium.policies import Policy
+from sensorium.rollout.acting import Actor, PolicyActor
+
+
+class Teacher(abc.ABC):
+    """Acts in the unperturbed world, and says what it would have done in somebody else's place."""
+
+    @abc.abstractmethod
+    def make_actor(self) -> Actor:
+        """An actor for the host engine."""
+
+    @abc.abstractmethod
+    def label(self, observations: Float[np.ndarray, "E T N"]) -> Float[np.ndarray, "E T A"]:
+        """What it would do at each step of E episodes, having seen all that came before."""
+
+
+class Sb3Teacher(Teacher):
+    """A model of Stable-Baselines3."""
+
+    def __init__(self, model: Any, world: HostWorld):
+        """Take a model as the teacher of a world.
+
+        Raises:
+            ConfigError: It was trained for other observations or actions.
+        """
+        check_fit(
+            f"The teacher ({type(model).__name__})",
+            world,
+            model.observation_space.shape,
+            getattr(model.action_space, "n", None) or int(np.prod(model.action_space.shape)),
+        )
+        self._model = model
+        self._world = world
+
+    def make_actor(self) -> Actor:
+        return _Sb3Actor(self._predict)
+
+    def label(self, observations: Float[np.ndarray, "E T N"]) -> Float[np.ndarray, "E T A"]:
+        episodes, steps, sensors = observations.shape
+        flat = observations.reshape(-1, sensors)
+        parts = [self._predict(part) for part in np.array_split(flat, max(1, len(flat) // 8192))]
+        return np.concatenate(parts).reshape(episodes, steps, -1)
+
+    def _predict(self, observations: np.ndarray) -> np.ndarray:
+        actions, _ = self._model.predict(observations, deterministic=True)
+        return self._world.from_env_actions(actions)
+
+
+class _Sb3Actor(Actor):
+    def __init__(self, predict: Callable[[np.ndarray], np.ndarray]):
+        self._predict = predict
+
+    def act(
+        self,
+        started: Bool[np.ndarray, " L"],
+        episodes: Int[np.ndarray, " L"],
+        observations: np.ndarray,
+    ) -> Float[np.ndarray, "L A"]:
+        return self._predict(observations)
+
+
+class AgentTeacher(Teacher):
+    """One of our agents."""
+
+    def __init__(self, policy: Policy, world: HostWorld):
+        """Take an agent as the teacher of a world.
+
+        Raises:
+            ConfigError: It works with another number of sensors or actions.
+        """
+        policy.initial_carry(world.num_sensors)
+        check_fit("The teacher", world, world.observation_shape, policy.num_actions)
+        self._policy = policy
+        self._world = world
+
+    def make_actor(self) -> Actor:
+        stacked = jax.tree.map(
+            lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, self._policy
+        )
+        return PolicyActor(stacked, self._world, jax.random.split(jax.random.key(0), 1))
+
+    def label(self, observations: Float[np.ndarray, "E T N"]) -> Float[np.ndarray, "E T A"]:
+        return np.asarray(_act_along(self._policy, jnp.asarray(observations)))
+
+
+@eqx.filter_jit
+def _act_along(policy: Policy, observations: Float[Array, "E T N"]) -> Float[Array, "E T A"]:
+    def episode(readings: Array) -> Array:
+        def step(carry: Any, observation: Array) -> tuple[Any, Array]:
+            action, carry, _ = policy.step(observation, carry)
+            return carry, action
+
+        return jax.lax.scan(step, policy.initial_carry(readings.shape[1]), readings)[1]
+
+    return jax.lax.map(episode, observations, batch_size=64)
+
+
+def check_fit(
+    who: str, world: HostWorld, observation_shape: tuple[int, ...] | None, num_actions: int
+) -> None:
+    """Refuse who senses or does something else than a world takes; ConfigError says what."""
+    if observation_shape != world.raw_observation_shape or num_actions != world.num_actions:
+        raise ConfigError(
+            f"{who} senses {observation_shape} and has {num_actions} action(s); {world.name} shows "
+            f"{world.raw_observation_shape} and takes {world.num_actions}."
+        )
