@@ -111,4 +111,6 @@ class Pairs(Walk):
 
 
 for kind in (Walk, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Pictures, Words, Pairs):
-    gymnasium.register(f"{kind.__name__}-v0", entry_point=kind, max_episode_steps=20)
+    gymnasium.register(
+        f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
+    )

@@ -175,7 +175,7 @@ def _num_actions(space: gymnasium.Space) -> int:
 def _to_env_actions(space: gymnasium.Space, actions: np.ndarray) -> np.ndarray:
     if isinstance(space, spaces.Discrete):
         return actions.argmax(axis=1) + int(space.start)
-    low, high = _bounds(space)
+    low, high = action_bounds(space)
     mapped = low + (actions + 1.0) * 0.5 * (high - low)
     return np.asarray(mapped, space.dtype).reshape(-1, *space.shape)
 
@@ -184,13 +184,13 @@ def _from_env_actions(space: gymnasium.Space, actions: np.ndarray) -> np.ndarray
     if isinstance(space, spaces.Discrete):
         chosen = np.arange(space.n) == np.asarray(actions)[:, None] - space.start
         return np.where(chosen, 1.0, -1.0).astype(np.float32)
-    low, high = _bounds(space)
+    low, high = action_bounds(space)
     mapped = 2.0 * (np.reshape(actions, (len(actions), -1)) - low) / (high - low) - 1.0
     return np.clip(mapped, -1.0, 1.0).astype(np.float32)
 
 
-def _bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
-    """What -1 and 1 become; themselves where a Box has no bounds."""
+def action_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
+    """What -1 and 1 of an agent become in a Box; themselves where a Box has no bounds."""
     assert isinstance(space, spaces.Box)
     low, high = space.low.reshape(-1), space.high.reshape(-1)
     bounded = np.isfinite(low) & np.isfinite(high)

@@ -44,7 +44,7 @@ def write(path: Path, world: HostWorld, parts: Iterable[Episodes]) -> None:
             temporary,
             env.observation_space,
             env.action_space,
-            env.spec,
+            _spec(env),
             jpeg_encoding=False,  # lossless
         )
         for part in parts:
@@ -109,6 +109,15 @@ def _buffers(buffer_of: Any, part: Episodes) -> list[Any]:
             )
         )
     return buffers
+
+
+def _spec(env: Any) -> Any:
+    """How to make the environment again, if that can be written down."""
+    try:
+        env.spec.to_json()
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return env.spec
 
 
 def _import() -> tuple[Any, Any]:

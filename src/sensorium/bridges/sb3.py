@@ -14,8 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from gymnasium import spaces
 from jaxtyping import Float
 
+from sensorium.bridges.from_gymnasium import action_bounds
 from sensorium.errors import AgentFileError, ConfigError, MissingExtraError, ObservationError
 from sensorium.policies import FeedForwardConfig, FeedForwardPolicy, Policy
 from sensorium.types import PyTree
@@ -137,16 +139,22 @@ def to_feed_forward(model: Any, num_sensors: int, num_actions: int) -> FeedForwa
         raise ConfigError(f"A {type(model).__name__} is no feed-forward agent of PPO.") from error
     if not all(type(module).__name__ == "Tanh" for module in others):
         raise ConfigError("Only models whose layers are tanh can become an agent of ours.")
+    if not isinstance(model.action_space, spaces.Box):
+        raise ConfigError("Only models that drive a Box can become an agent of ours.")
     sizes = tuple(module.weight.shape[0] for module in hidden)
     blank = FeedForwardConfig(sizes, clipped=True).build(
         num_sensors, num_actions, jax.random.key(0)
     )
     weights = [
-        jnp.asarray(array.detach().numpy())
+        np.array(array.detach().numpy())
         for module in linear
         for array in (module.weight, module.bias)
     ]
+    # Theirs acts in the units of the world, ours from -1 to 1
+    low, high = action_bounds(model.action_space)
+    weights[-2] *= (2.0 / (high - low))[:, None]
+    weights[-1] = 2.0 * (weights[-1] - low) / (high - low) - 1.0
     leaves, structure = jax.tree.flatten(blank)
     if [leaf.shape for leaf in leaves] != [array.shape for array in weights]:
         raise ConfigError("The model senses or does something else than the world takes.")
-    return jax.tree.unflatten(structure, weights)
+    return jax.tree.unflatten(structure, [jnp.asarray(array, jnp.float32) for array in weights])

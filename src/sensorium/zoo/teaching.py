@@ -122,6 +122,8 @@ def find_teacher(recipe: Recipe) -> Teacher | None:
     world, source = recipe.make_world(), recipe.trainer.teacher
     if not isinstance(world, HostWorld):
         raise ConfigError("Cloning works with worlds on the host (`gym:` and an id).")
+    if not source:
+        raise ConfigError(f"{recipe.name} needs a teacher; name one with --teacher.")
     world = dataclasses.replace(world, perturbation=Identity())
     if source.endswith(".zip"):
         return Sb3Teacher(load_model(source), world)

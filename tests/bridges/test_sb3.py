@@ -1,0 +1,162 @@
+"""Models of Stable-Baselines3 teach, and our agents stand where one of its models would."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from sensorium import recipes, zoo
+from sensorium.bridges import sb3
+from sensorium.errors import (
+    AgentFileError,
+    ConfigError,
+    MissingExtraError,
+    ObservationError,
+    RunError,
+)
+from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
+from sensorium.rollout import make_world
+from sensorium.training import PpoConfig
+from sensorium.training.teachers import AgentTeacher, Sb3Teacher
+
+WALK = "gym:tests.host_worlds:Walk-v0"
+
+
+def test_any_number_of_sensors_in_one_environment_or_many(key):
+    policy = AttentionNeuronConfig().build(5, 1, key)
+    agent = sb3.Sb3Agent(policy)
+    rng = np.random.default_rng(0)
+    for sensors in (5, 12):
+        rows = rng.normal(size=(4, 3, sensors)).astype(np.float32)  # steps, environments, sensors
+        order = rng.permutation(sensors)
+        state = shuffled_state = single_state = None
+        carry = policy.initial_carry(sensors)
+        for row in rows:
+            actions, state = agent.predict(row, state)
+            shuffled, shuffled_state = agent.predict(row[:, order], shuffled_state)
+            single, single_state = agent.predict(row[1], single_state)
+            expected, carry = policy(row[1], carry)
+            assert actions.shape == (3, 1)
+            assert single.shape == (1,)
+            np.testing.assert_allclose(single, expected, atol=1e-6)
+            np.testing.assert_allclose(actions[1], expected, atol=1e-6)
+            np.testing.assert_allclose(actions, shuffled, atol=1e-5)
+
+
+def test_an_episode_that_starts_has_blank_memories(key):
+    agent = sb3.Sb3Agent(AttentionNeuronConfig().build(5, 1, key))
+    readings = np.ones((2, 5), np.float32)
+    first, state = agent.predict(readings)
+    second, _ = agent.predict(readings, state)
+    restarted, _ = agent.predict(readings, state, episode_start=np.array([True, False]))
+    assert restarted[0] == first[0]
+    assert restarted[1] == second[1] != first[1]
+
+
+def test_wrong_observations_and_states_are_one_sentence(key):
+    agent = sb3.Sb3Agent(AttentionNeuronConfig().build(5, 1, key))
+    with pytest.raises(ObservationError, match=r"got shape \(2, 3, 5\)"):
+        agent.predict(np.zeros((2, 3, 5)))
+    with pytest.raises(ObservationError, match="must be finite"):
+        agent.predict(np.full(5, np.nan))
+    _, state = agent.predict(np.zeros((2, 5)))
+    with pytest.raises(
+        ConfigError, match=r"another number of environments or sensors than \(2, 6\)"
+    ):
+        agent.predict(np.zeros((2, 6)), state)
+
+
+def test_without_the_extra_it_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "stable_baselines3", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'sensorium\[teachers\]'"):
+        sb3.load_model("some.zip")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A teacher of a few hundred steps."""
+    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    recipe = recipes.Recipe(
+        name="walker",
+        summary="Follows.",
+        policy=FeedForwardConfig((8,), clipped=True),
+        trainer=PpoConfig(
+            total_steps=512, environments=2, rollout=64, batch=64, epochs=2, learning_rate=1e-2
+        ),
+        env=WALK,
+    )
+    directory = tmp_path_factory.mktemp("runs") / "teacher"
+    zoo.teach(recipe, directory, quiet=True)
+    return directory
+
+
+def test_the_agent_of_ours_is_the_model_of_theirs(run):
+    world = make_world(WALK)
+    model = sb3.load_model(run / "teacher.zip")
+    ours = AgentTeacher(zoo.load(run).policy, world)
+    theirs = Sb3Teacher(model, world)
+    seen = np.random.default_rng(0).normal(size=(3, 7, 2)).astype(np.float32) * 3
+    np.testing.assert_allclose(ours.label(seen), theirs.label(seen), atol=1e-5)
+    assert np.abs(ours.label(seen)).max() == 1.0  # clipped, as theirs
+    assert zoo.load(run).card["training_steps"] == 512
+
+
+def test_a_zip_of_any_algorithm_is_a_teacher(run, tmp_path):
+    from stable_baselines3 import SAC, TD3
+
+    world = make_world("gym:Pendulum-v1")
+    seen = np.random.default_rng(0).normal(size=(2, 3, 3)).astype(np.float32)
+    for algorithm in (SAC, TD3):
+        model = algorithm("MlpPolicy", "Pendulum-v1", policy_kwargs=dict(net_arch=[4]))
+        model.save(tmp_path / "model.zip")
+        teacher = Sb3Teacher(sb3.load_model(tmp_path / "model.zip"), world)
+        expected = model.predict(seen[1, 2], deterministic=True)[0] / 2.0  # torque of 2 at most
+        np.testing.assert_allclose(teacher.label(seen)[1, 2], expected, atol=1e-6)
+        with pytest.raises(ConfigError, match="is no feed-forward agent of PPO"):
+            sb3.to_feed_forward(model, 3, 1)
+
+
+def test_a_model_of_another_world_is_refused(run):
+    model = sb3.load_model(run / "teacher.zip")
+    with pytest.raises(
+        ConfigError,
+        match=r"\(PPO\) senses \(2,\) and has 2 action\(s\); Pendulum-v1 shows \(3,\)",
+    ):
+        Sb3Teacher(model, make_world("gym:Pendulum-v1"))
+
+
+def test_damaged_files_are_one_sentence(run, tmp_path):
+    whole = (run / "teacher.zip").read_bytes()
+    (tmp_path / "half.zip").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "text.zip").write_text("hello")
+    for name in ("half.zip", "text.zip", "absent.zip"):
+        with pytest.raises(AgentFileError, match="missing, damaged or no model") as caught:
+            sb3.load_model(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+def test_stable_baselines_evaluates_an_agent_of_ours(run):
+    import gymnasium
+    from stable_baselines3.common.evaluation import evaluate_policy
+    from stable_baselines3.common.monitor import Monitor
+
+    agent = sb3.Sb3Agent(AttentionNeuronConfig().build(3, 1, jax.random.key(0)))
+    returns, lengths = evaluate_policy(
+        agent, Monitor(gymnasium.make("Pendulum-v1")), 2, return_episode_rewards=True
+    )
+    assert lengths == [200, 200]
+    assert np.isfinite(returns).all()
+
+
+def test_teachers_are_not_trained_twice_or_resumed(run):
+    recipe = recipes.read(run)
+    with pytest.raises(RunError, match="already holds a run of 'walker'"):
+        zoo.teach(recipe, run, quiet=True)
+    with pytest.raises(RunError, match="cannot be resumed"):
+        zoo.resume(run, quiet=True)
+    odd = dataclasses.replace(recipe, trainer=dataclasses.replace(recipe.trainer, batch=60))
+    with pytest.raises(ConfigError, match="A batch of 60 does not divide 2 environments x 64"):
+        zoo.teach(odd, run.parent / "odd", quiet=True)
+    with pytest.raises(ConfigError, match="cartpole-pi is no teacher"):
+        zoo.teach(recipes.find("cartpole-pi"), run.parent / "odd2", quiet=True)
