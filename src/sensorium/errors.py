@@ -35,6 +35,10 @@ class WorldError(SensoriumError, RuntimeError):
     """An environment on the host raised, died with its process, or does not answer."""
 
 
+class ClusterError(SensoriumError, RuntimeError):
+    """There is no Ray cluster, or it is lost."""
+
+
 class WriteError(SensoriumError, OSError):
     """A file could not be written; nothing partial is left behind."""
 

@@ -1,11 +1,13 @@
 """The world of a name, and the engine that it needs or that was asked for."""
 
 import dataclasses
+from typing import Literal
 
 from sensorium.bridges.from_gymnasium import HostWorld, make_host_world
 from sensorium.envs import Environment, World, make
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
+from sensorium.rollout.cluster import ClusterEngine
 from sensorium.rollout.engine import DeviceEngine, Engine
 from sensorium.rollout.host import HostEngine
 
@@ -14,8 +16,12 @@ ON_HOST = "gym:"
 
 @dataclasses.dataclass(frozen=True)
 class EngineConfig:
-    """Which machinery runs the episodes. No result depends on it."""
+    """Which machinery runs the episodes. No result depends on it, but for the last digits on a cluster."""
 
+    kind: Literal["auto", "ray"] = "auto"
+    """`auto` is what the world needs, on this machine; `ray` is a cluster."""
+    address: str | None = None
+    """Of the head of the Ray cluster; `auto` for that of this machine, None to start one."""
     workers: int | None = None
     """Processes that simulate a world on the host; by default one a core, for each of two groups."""
 
@@ -52,8 +58,18 @@ def open_engine(world: World, config: EngineConfig | None = None) -> Engine:
 
     Raises:
         ConfigError: The settings do not fit the world.
+        ClusterError: There is no cluster at the address.
+        MissingExtraError: Ray is not installed.
     """
     config = config or EngineConfig()
+    if config.kind == "ray":
+        if config.workers is not None:
+            raise ConfigError(
+                "A Ray cluster has as many workers as cores: it takes no number of them."
+            )
+        return ClusterEngine(world, config.address)
+    if config.address is not None:
+        raise ConfigError("An address is of a Ray cluster: it goes with --engine ray.")
     if isinstance(world, Environment):
         if config.workers is not None:
             raise ConfigError("Workers simulate worlds on the host; this one lives on the device.")
