@@ -47,8 +47,8 @@ $(STAMPS)/test: requirements/test.txt $(STAMPS)/core
 	$(PIP) -r requirements/test.txt && touch $@
 $(STAMPS)/dev: requirements/dev.txt $(STAMPS)/test
 	$(PIP) -r requirements/dev.txt && touch $@
-$(STAMPS)/all: requirements/benchmarks.txt $(STAMPS)/dev
-	$(PIP) --no-deps -r requirements/benchmarks.txt && touch $@
+$(STAMPS)/all: requirements/torch.txt $(STAMPS)/dev
+	$(PIP) --no-deps -r requirements/torch.txt && touch $@
 
 lock:  ## resolve requirements/*.txt anew, for all Pythons from 3.11 on
 	$(PYTHON) -m venv .lock-venv && .lock-venv/bin/pip install --quiet uv

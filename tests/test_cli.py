@@ -64,6 +64,22 @@ def test_bench_prints_json(tmp_path):
         (("eval", "nobody-knows"), "There is no agent 'nobody-knows'"),
         (("eval", "missing.safetensors"), "There is no file missing.safetensors"),
         (("reproduce", "table-22"), "did you mean 'table-2'"),
+        (("eval", "cartpole-pi", "--env", "gym:Pendulm-v1"), "did you mean 'Pendulum-v1'"),
+        (
+            ("eval", "cartpole-pi", "--env", "gym:CartPole-v1"),
+            "has 1 action(s), but gym:CartPole-v1",
+        ),
+        (("eval", "cartpole-pi", "--address", "here:1"), "goes with --engine ray"),
+        (("eval", "cartpole-pi", "--workers", "2"), "this one lives on the device"),
+        (("train", "cartpole-pi", "--episodes", "3"), "Unrecognized"),
+        (("train", "cartpole-fnn", "--population", "0"), "at least"),
+        (
+            ("train", "ant-pi-clone", "--population", "4"),
+            "CloningConfig, which has no 'population'",
+        ),
+        (("teach", "cartpole-pi"), "cartpole-pi is no teacher"),
+        (("clone", "--student", "cartpole-pi"), "cartpole-pi is not trained by cloning"),
+        (("clone", "--student", "ant-pi-clon"), "did you mean 'ant-pi-clone'"),
         (("bench", "cartpol"), "did you mean 'cartpole'"),
     ],
 )

@@ -9,7 +9,7 @@ sensorium bench cartpole           sensorium zoo
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tyro
 from rich.console import Console
@@ -28,6 +28,9 @@ def train(
     checkpoint_every: int | None = None,
     run_dir: Path | None = None,
     resume: Path | None = None,
+    engine: Literal["auto", "ray"] = "auto",
+    address: str | None = None,
+    workers: int | None = None,
     quiet: bool = False,
 ) -> None:
     """Train an agent, or go on with a run.
@@ -41,12 +44,16 @@ def train(
         checkpoint_every: Generations between checkpoints.
         run_dir: Where the run is kept; runs/RECIPE by default.
         resume: A run directory to go on with, to the same end as if it had never stopped.
+        engine: Where episodes run: `auto` is this machine, `ray` a cluster.
+        address: Of the head of the Ray cluster; `auto` for that of this machine, none to start one.
+        workers: Processes that simulate a world on the host.
         quiet: Show no progress.
     """
     from sensorium import recipes, zoo
-    from sensorium.rollout import use_all_cores
+    from sensorium.rollout import EngineConfig, use_all_cores
 
     use_all_cores()
+    machinery = EngineConfig(engine, address, workers)
     numbers = dict(
         generations=generations,
         population=population,
@@ -58,14 +65,14 @@ def train(
         changed = [name for name, value in numbers.items() if value is not None]
         if recipe or run_dir or changed:
             raise ConfigError("--resume goes on as the run began: it takes no recipe or numbers.")
-        zoo.resume(resume, quiet=quiet)
+        zoo.resume(resume, quiet=quiet, engine=machinery)
         directory = resume
     elif recipe is None:
         raise ConfigError("Name a recipe to train, or a run to --resume.")
     else:
         chosen = recipes.find(recipe).override(**numbers)
         directory = run_dir or Path("runs") / recipe
-        recipes.train(chosen, directory, quiet=quiet)
+        recipes.train(chosen, directory, quiet=quiet, engine=machinery)
     Console(stderr=True).print(f"Trained; see `sensorium eval {directory}`.", soft_wrap=True)
 
 
@@ -134,7 +141,7 @@ def clone(
 def evaluate(
     agent: Positional[str],
     *,
-    episodes: int = 1000,
+    episodes: int | None = None,
     seed: int = 0,
     shuffle: bool = False,
     reshuffle_every: int | None = None,
@@ -144,13 +151,16 @@ def evaluate(
     drop: int | None = None,
     env: str | None = None,
     suite: bool = False,
+    engine: Literal["auto", "ray"] = "auto",
+    address: str | None = None,
+    workers: int | None = None,
     json: str | None = None,
 ) -> None:
     """Score an agent, its senses perturbed as asked.
 
     Args:
         agent: A name of the zoo, a run directory, or a file.
-        episodes: How many, each from a start of its own.
+        episodes: How many, each from a start of its own; 1,000, or 100 in a world on the host.
         seed: Decides the starts and all noise.
         shuffle: Put the sensors in a random order at the start of each episode.
         reshuffle_every: Put them in a new order every so many steps.
@@ -158,14 +168,17 @@ def evaluate(
         noise_channels: This many more channels of Gaussian noise.
         noise_sigma: Standard deviation of the noise.
         drop: This many sensors are missing, others each episode.
-        env: Another world than that of the agent's recipe.
+        env: Another world than that of the agent's recipe; `gym:` and an id for any of Gymnasium.
         suite: Plain, shuffled, doubled and with 5 noise channels, beside the paper's scores.
+        engine: Where episodes run: `auto` is this machine, `ray` a cluster.
+        address: Of the head of the Ray cluster; `auto` for that of this machine, none to start one.
+        workers: Processes that simulate a world on the host.
         json: Write figures as JSON to this file; - for standard output.
     """
     from sensorium.evaluation import report
     from sensorium.perturbations import perturb
     from sensorium.reproduce.published import an_table_2
-    from sensorium.rollout import use_all_cores
+    from sensorium.rollout import ON_HOST, EngineConfig, use_all_cores
     from sensorium.zoo import load
 
     use_all_cores()
@@ -180,8 +193,19 @@ def evaluate(
     )
     world = env or loaded.recipe.env
     perturbations = report.SUITE if suite else (perturbation,)
-    paper = an_table_2(loaded.name)
-    report.score(loaded.policy, loaded.name, world, perturbations, episodes, seed, json, paper)
+    paper = an_table_2(loaded.name) if world == loaded.recipe.env else None
+    episodes = episodes if episodes is not None else (100 if world.startswith(ON_HOST) else 1000)
+    report.score(
+        loaded.policy,
+        loaded.name,
+        world,
+        perturbations,
+        episodes,
+        seed,
+        json,
+        paper,
+        EngineConfig(engine, address, workers),
+    )
 
 
 def reproduce(

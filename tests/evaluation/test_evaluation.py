@@ -17,6 +17,7 @@ from sensorium.evaluation import (
 )
 from sensorium.evaluation.recovery import ShuffleOnce
 from sensorium.perturbations import Duplicate, Identity, Shuffle
+from sensorium.rollout import EngineConfig
 from sensorium.zoo import load
 
 ENV = "CartPoleSwingUpHarder"
@@ -53,6 +54,22 @@ def test_paired_difference_is_sharper_than_the_scores():
 @pytest.fixture(scope="module")
 def policy():
     return load("cartpole-pi").policy
+
+
+def test_scores_in_a_world_on_the_host():
+    feedback = load("cartpole-pi-feedback").policy  # one action, as the pendulum has
+    scores = [
+        evaluate(feedback, "gym:Pendulum-v1", senses, episodes=3, engine=EngineConfig(workers=n))
+        for senses, n in ((Identity(), 0), (Identity(), 1), (Shuffle(), 0))
+    ]
+    assert np.array_equal(scores[0].returns, scores[1].returns)
+    np.testing.assert_allclose(scores[0].returns, scores[2].returns, rtol=0.02)  # any order will do
+    assert scores[0].env == "gym:Pendulum-v1"
+    assert scores[0].summary.solved == 0.0  # it names no return that would solve it
+    with pytest.raises(
+        ConfigError, match=r"The agent has 1 action\(s\), but gym:CartPole-v1 takes 2"
+    ):
+        evaluate(feedback, "gym:CartPole-v1", episodes=2)
 
 
 @pytest.fixture

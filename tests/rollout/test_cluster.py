@@ -38,7 +38,7 @@ def cluster():
     """Two nodes of one core each."""
     pytest.importorskip("ray", reason="the extra `cluster` is not installed")
     # Ray's workers step back for others; beside another test they would hardly run
-    os.environ["RAY_worker_niceness"] = "0"
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
     from ray.cluster_utils import Cluster
 
     node = dict(num_cpus=1, object_store_memory=80_000_000)
@@ -149,7 +149,8 @@ def test_a_head_that_is_lost_is_one_sentence(tmp_path):
             from sensorium.rollout.cluster import ClusterEngine
             from sensorium.policies import AttentionNeuronConfig
 
-            cluster = Cluster(initialize_head=True, head_node_args=dict(num_cpus=1, object_store_memory=80_000_000))
+            node = dict(num_cpus=1, object_store_memory=80_000_000)
+            cluster = Cluster(initialize_head=True, head_node_args=node)
             world = make_world("gym:tests.host_worlds:Walk-v0")
             engine = ClusterEngine(world, cluster.address)
             policy = AttentionNeuronConfig(num_queries=4).build(2, 2, jax.random.key(0))

@@ -79,11 +79,16 @@ def evaluate(
 
     Raises:
         UnknownNameError: There is no such world.
-        ConfigError: No episodes, or the policy cannot work with that many channels.
+        ConfigError: No episodes, or the policy works with another number of channels or actions.
         WorldError: An environment on the host raised, died or hangs.
     """
     perturbation = perturbation or Identity()
     world = make_world(env, perturbation)
+    if policy.num_actions != world.num_actions:
+        raise ConfigError(
+            f"{name or 'The agent'} has {policy.num_actions} action(s), but {env} takes "
+            f"{world.num_actions}."
+        )
     policy = policy.with_code_scale(perturbation.code_scale)
     keys = evaluation_keys(seed, episodes)
     with open_engine(world, engine) as open_one:

@@ -12,6 +12,7 @@ from sensorium.evaluation.evaluate import Scores, evaluate
 from sensorium.evaluation.statistics import paired_difference
 from sensorium.perturbations import Duplicate, Identity, NoiseChannels, Perturbation, Shuffle
 from sensorium.policies import Policy
+from sensorium.rollout import EngineConfig
 from sensorium.serialisation import write_json
 
 SUITE: tuple[Perturbation, ...] = (Identity(), Shuffle(), Duplicate(2), NoiseChannels(5))
@@ -27,6 +28,7 @@ def score(
     seed: int,
     json: str | None,
     paper: Mapping[str, str] | None = None,
+    engine: EngineConfig | None = None,
 ) -> list[Scores]:
     """Evaluate under each perturbation, print a table, write JSON if asked.
 
@@ -39,12 +41,13 @@ def score(
         seed: Decides the starts and all noise.
         json: A file; `-` for standard output, which then gets nothing else.
         paper: What a paper says, by the name of the perturbation.
+        engine: Which machinery runs the episodes; by default whatever the world needs.
 
     Returns:
         The scores.
     """
     rows = [
-        evaluate(policy, env, perturbation, episodes=episodes, seed=seed, name=name)
+        evaluate(policy, env, perturbation, episodes=episodes, seed=seed, name=name, engine=engine)
         for perturbation in perturbations
     ]
     dictionaries = [row.to_json() for row in rows]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.jerk import PenaliseJerk
 from sensorium.bridges.sb3 import import_sb3, to_feed_forward
 from sensorium.errors import ConfigError
 from sensorium.policies import FeedForwardPolicy
@@ -45,6 +46,11 @@ class PpoConfig:
     """Logarithm of the first standard deviation of actions."""
     hold_exploration: int = 4
     """Steps that a direction of exploration is kept."""
+    jerk_penalty: float = 1.0
+    """Taken from the reward of a step, times the mean squared change of the actions.
+
+    Without it the ant learns to flip its motors from one end to the other; students of such a teacher
+    do not walk."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,14 +143,15 @@ def train_teacher(
 
 def _side_by_side(sb3: Any, world: HostWorld, config: PpoConfig) -> Any:
     vector = sb3.common.vec_env
-    openers = [functools.partial(_monitored, world.opener())] * config.environments
+    opener = functools.partial(_monitored, world.opener(), config.jerk_penalty)
+    openers = [opener] * config.environments
     workers = vector.SubprocVecEnv(openers, start_method="spawn")
     # Rewards of about 1: the critic's errors would otherwise drown the agent's gradient
     return vector.VecNormalize(workers, norm_obs=False, gamma=config.discount, clip_reward=100.0)
 
 
-def _monitored(opener: Callable[[], Any]) -> Any:
-    return import_sb3().common.monitor.Monitor(opener())
+def _monitored(opener: Callable[[], Any], jerk_penalty: float) -> Any:
+    return PenaliseJerk(import_sb3().common.monitor.Monitor(opener()), jerk_penalty)
 
 
 def _save(model: Any, keep: Path) -> None:

@@ -17,6 +17,7 @@ from sensorium.policies import FeedForwardConfig, Policy
 from sensorium.recipes import Recipe
 from sensorium.training import CloningConfig, PpoConfig, RunDirectory
 from sensorium.training.ppo import Teaching, train_teacher
+from sensorium.training.progress import MetricsFile
 from sensorium.training.run import describe_versions
 from sensorium.training.teachers import AgentTeacher, Sb3Teacher, Teacher
 from sensorium.zoo.agent import Agent, load
@@ -52,9 +53,11 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
             speed = now.steps / now.seconds
             text = f"{now.steps:,} steps · return {mean} · {speed:,.0f} steps/s"
             bar.update(task, completed=min(now.steps, total), description=text)
+            metrics.append(dataclasses.asdict(now))
             last.append(now)
 
         last: list[Teaching] = []
+        metrics = MetricsFile(directory / "metrics.jsonl", 0)
         trained = train_teacher(
             recipe.trainer,
             world,
