@@ -219,8 +219,9 @@ def reproduce(
     """Rebuild a table or figure of a paper, ours beside theirs.
 
     Args:
-        table: One of table-2, table-3, table-6, figure-4, nla-table-2, nla-curves, recovery, scaling.
-        episodes: Episodes of each score.
+        table: One of table-2, table-3, table-6, figure-4, ant-authors, nla-table-2, nla-curves, recovery,
+            scaling.
+        episodes: Episodes of each score; the papers have 1,000, and 100 on the ant.
         seed: Decides the starts and all noise.
         out: Folder for the figures.
         json: Write figures as JSON to this file; - for standard output.

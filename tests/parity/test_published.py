@@ -8,7 +8,7 @@ import pytest
 
 from sensorium import zoo
 from sensorium.envs import make
-from sensorium.errors import AgentFileError, UnknownNameError
+from sensorium.errors import AgentFileError, ConfigError, UnknownNameError
 from sensorium.evaluation import evaluate
 from sensorium.perturbations import Duplicate, Reshuffle, Shuffle
 from sensorium.policies import num_parameters
@@ -50,6 +50,24 @@ def test_ant_with_the_recorded_actions_fed_back(reference):
     policy = zoo.read_published("ant_pi", reference.path("weights", "ant_pi"))
     actions, _ = _run(policy, golden["observations"], golden["actions"])
     np.testing.assert_allclose(actions, golden["actions"], rtol=0, atol=1e-5)
+
+
+def test_the_feed_forward_ant_to_1e_5_at_every_step(reference):
+    golden = reference("golden", "ant_mlp")
+    policy = zoo.read_published("ant_mlp", reference.path("weights", "ant_mlp"))
+    assert num_parameters(policy) == 2248
+    actions = jax.vmap(lambda observation: policy.step(observation, ())[0])(golden["observations"])
+    np.testing.assert_allclose(actions, golden["actions"], rtol=0, atol=1e-5)
+
+
+def test_where_the_authors_files_are_must_be_said(monkeypatch, tmp_path):
+    monkeypatch.delenv("SENSORIUM_PUBLISHED", raising=False)
+    with pytest.raises(
+        ConfigError, match=r"let SENSORIUM_PUBLISHED name a folder with cartpole_pi\.npz"
+    ):
+        zoo.published_directory()
+    monkeypatch.setenv("SENSORIUM_PUBLISHED", str(tmp_path))
+    assert zoo.published_directory() == tmp_path
 
 
 def test_authors_cartpole_agent_scores_as_in_the_paper(reference):

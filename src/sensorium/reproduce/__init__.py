@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sensorium.errors import did_you_mean
 from sensorium.evaluation.report import console_for, write
-from sensorium.reproduce import attention_neuron, nonlinear_attention
+from sensorium.reproduce import ant, attention_neuron, nonlinear_attention
 from sensorium.reproduce.scaling import scaling
 
 TABLES = {
@@ -12,6 +12,7 @@ TABLES = {
     "table-3": attention_neuron.table_3,
     "table-6": attention_neuron.table_6,
     "figure-4": attention_neuron.figure_4,
+    "ant-authors": ant.authors,
     "recovery": attention_neuron.recovery,
     "nla-table-2": nonlinear_attention.nla_table_2,
     "nla-curves": nonlinear_attention.nla_curves,

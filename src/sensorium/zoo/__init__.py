@@ -4,6 +4,7 @@ from sensorium.zoo.agent import Agent as Agent
 from sensorium.zoo.agent import load as load
 from sensorium.zoo.agent import names as names
 from sensorium.zoo.agent import zoo_directory as zoo_directory
+from sensorium.zoo.published import published_directory as published_directory
 from sensorium.zoo.published import read_published as read_published
 from sensorium.zoo.teaching import clone as clone
 from sensorium.zoo.teaching import find_teacher as find_teacher

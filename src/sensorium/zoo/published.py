@@ -1,5 +1,6 @@
 """The authors' trained weights: flat vectors in an npz file, read into our policies."""
 
+import os
 import zipfile
 from pathlib import Path
 
@@ -7,16 +8,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sensorium.errors import AgentFileError, did_you_mean
-from sensorium.policies import AttentionNeuronConfig, Policy, from_vector
+from sensorium.errors import AgentFileError, ConfigError, did_you_mean
+from sensorium.policies import (
+    AttentionNeuronConfig,
+    FeedForwardConfig,
+    Policy,
+    PolicyConfig,
+    from_vector,
+)
 
-_ARCHITECTURES = {
+_ARCHITECTURES: dict[str, tuple[PolicyConfig, int, int]] = {
     "cartpole_pi": (AttentionNeuronConfig(), 5, 1),
     "ant_pi": (
         AttentionNeuronConfig(num_queries=32, bias=True, scale=True, controller_sizes=(32,)),
         28,
         8,
     ),
+    "ant_mlp": (FeedForwardConfig((32, 32)), 28, 8),
 }
 """Architecture, sensors and actions of each published agent."""
 
@@ -25,7 +33,7 @@ def read_published(name: str, path: Path | str) -> Policy:
     """Read one of the published agents.
 
     Args:
-        name: `"cartpole_pi"` (913 parameters) or `"ant_pi"` (2,504).
+        name: `"cartpole_pi"` (913 parameters), `"ant_pi"` (2,504) or `"ant_mlp"` (2,248).
         path: An npz file with the flat vector under the key `params`.
 
     Returns:
@@ -48,3 +56,18 @@ def read_published(name: str, path: Path | str) -> Policy:
         raise AgentFileError(f"{path} is missing, truncated or not an npz file.") from error
     like = config.build(num_sensors, num_actions, jax.random.key(0))
     return from_vector(jnp.asarray(vector).reshape(-1), like)
+
+
+def published_directory() -> Path:
+    """Where the authors' files are, which are not ours to ship: the folder that `SENSORIUM_PUBLISHED` names.
+
+    Raises:
+        ConfigError: The variable is not set, or names no folder.
+    """
+    folder = os.environ.get("SENSORIUM_PUBLISHED", "")
+    if not Path(folder).is_dir() or not folder:
+        raise ConfigError(
+            "The authors' weights are not shipped with Sensorium: let SENSORIUM_PUBLISHED name a folder "
+            f"with {', '.join(f'{name}.npz' for name in _ARCHITECTURES)}."
+        )
+    return Path(folder)
