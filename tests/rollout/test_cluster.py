@@ -1,9 +1,11 @@
 """A real Ray cluster of two nodes on one machine: nothing that happens to it changes a return."""
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import equinox as eqx
@@ -48,6 +50,9 @@ def cluster():
     cluster.add_node(**node)
     yield cluster
     cluster.shutdown()
+    with warnings.catch_warnings():  # of processes and sockets that Ray leaves to the collector
+        warnings.simplefilter("ignore")
+        gc.collect()
 
 
 @pytest.fixture

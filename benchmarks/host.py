@@ -1,0 +1,126 @@
+"""How much of the simulator's own speed is left when a population lives in it.
+
+    python benchmarks/host.py                     # the ant, a population of 64 agents, one episode each
+
+In turns: the host engine runs the population, and bare processes, one a core, step the simulator through
+the very same actions with nothing else to do. Starting processes and compiling are not counted.
+"""
+
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+
+import numpy as np
+import tyro
+from rich.console import Console
+
+
+def _bare(opener, seeds, actions, lengths, ready, begin, seconds) -> None:
+    """Step one environment through recorded actions."""
+    env = opener()
+    env.reset(seed=0)
+    ready.release()
+    begin.wait()
+    started = time.perf_counter()
+    for seed, episode, length in zip(seeds, actions, lengths, strict=True):
+        env.reset(seed=int(seed))
+        for action in episode[:length]:
+            env.step(action)
+    seconds.put(time.perf_counter() - started)
+
+
+def _bare_round(world, seeds, actions, lengths, cores) -> float:
+    """Steps a second of `cores` bare processes."""
+    context = multiprocessing.get_context("spawn")
+    ready, begin, seconds = context.Semaphore(0), context.Event(), context.Queue()
+    shares = np.array_split(np.arange(len(seeds)), cores)
+    processes = [
+        context.Process(
+            target=_bare,
+            args=(world.opener(), seeds[s], actions[s], lengths[s], ready, begin, seconds),
+        )
+        for s in shares
+    ]
+    for process in processes:
+        process.start()
+    for _ in processes:
+        ready.acquire()
+    begin.set()
+    slowest = max(seconds.get() for _ in processes)
+    for process in processes:
+        process.join()
+    return float(lengths.sum()) / slowest
+
+
+def main(
+    env: str = "gym:AntBulletEnv-v0",
+    student: str = "ant-pi-clone",
+    population: int = 64,
+    rounds: int = 3,
+    json_file: Path | None = None,
+) -> None:
+    """Measure.
+
+    Args:
+        env: The world.
+        student: The recipe whose architecture the population has, with random weights.
+        population: Individuals; one episode each.
+        rounds: How often both are measured, in turns.
+        json_file: Write figures here as well.
+    """
+    import equinox as eqx
+    import jax
+
+    from sensorium import recipes
+    from sensorium.perturbations import Shuffle
+    from sensorium.rollout import HostEngine, make_world
+    from sensorium.rollout.acting import PolicyActor
+    from sensorium.rollout.host import seeds_of
+    from sensorium.serialisation import write_json
+
+    cores = len(os.sched_getaffinity(0))
+    world = make_world(env, Shuffle())
+    config = recipes.find(student).policy
+
+    @eqx.filter_vmap
+    def draw(key):
+        return config.build(world.num_sensors, world.num_actions, key)
+
+    policies = draw(jax.random.split(jax.random.key(1), population))
+    keys = jax.random.split(jax.random.key(0), 1)
+    seeds = np.repeat(seeds_of(keys), population)
+    figures = []
+    with HostEngine(world) as engine:
+        seen = engine.transcribe(lambda: PolicyActor(policies, world, keys), seeds)  # and compile
+        actions = world.to_env_actions(seen.actions.reshape(-1, world.num_actions))
+        actions = actions.reshape(population, world.max_steps, -1)
+        for _ in range(rounds):
+            started = time.perf_counter()
+            lengths = np.asarray(engine.run_population(policies, keys).length)
+            ours = float(lengths.sum()) / (time.perf_counter() - started)
+            bare = _bare_round(world, seeds, actions, seen.lengths, cores)
+            figures.append({"engine": ours, "simulator": bare, "share": ours / bare})
+    result = {
+        "env": env,
+        "machine": f"{platform.machine()}, {cores} cores",
+        "population": population,
+        "steps": int(seen.lengths.sum()),
+        "rounds": figures,
+        "share": statistics.median(row["share"] for row in figures),
+    }
+    if json_file:
+        write_json(json_file, result)
+    console = Console(highlight=False)
+    for row in figures:
+        console.print(
+            f"engine {row['engine']:,.0f} steps/s, simulator alone {row['simulator']:,.0f}: "
+            f"{row['share']:.0%}"
+        )
+    console.print(f"median share {result['share']:.0%}")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
