@@ -16,6 +16,7 @@ from sensorium.policies.flat import num_parameters as num_parameters
 from sensorium.policies.flat import to_vector as to_vector
 from sensorium.policies.policy import Policy as Policy
 from sensorium.policies.policy import Trace as Trace
+from sensorium.policies.policy import as_population as as_population
 from sensorium.policies.policy import check_policy as check_policy
 from sensorium.policies.sensory import AttentionNeuronConfig as AttentionNeuronConfig
 from sensorium.policies.sensory import DeepSetsConfig as DeepSetsConfig

@@ -101,6 +101,11 @@ class Policy(eqx.Module):
         return action, carry
 
 
+def as_population(policy: Policy) -> Policy:
+    """One policy as a population of one: its arrays with a leading axis of length 1."""
+    return jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, policy)
+
+
 def check_observation(observation: Any) -> Observation:
     """Return `observation` as float32 of shape (N,), or say what is wrong with it.
 

@@ -1,5 +1,7 @@
 """The PyBullet ant: a teacher, its clones, and evolution."""
 
+import dataclasses
+
 from sensorium.perturbations import Shuffle
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
 from sensorium.recipes.recipe import Recipe
@@ -30,16 +32,11 @@ CLONE = Recipe(
     test_episodes=16,
 )
 
-CLONE_LARGE = Recipe(
+CLONE_LARGE = dataclasses.replace(
+    CLONE,
     name="ant-pi-clone-large",
     summary="The paper's larger student: one more layer, 128 units wide.",
     policy=_LARGE,
-    trainer=CloningConfig(teacher="ant-fnn"),
-    env=_WORLD,
-    perturbation=Shuffle(),
-    generations=100,
-    test_every=10,
-    test_episodes=16,
 )
 
 RECIPES = (FEED_FORWARD, CLONE, CLONE_LARGE)

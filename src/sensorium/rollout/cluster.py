@@ -22,7 +22,7 @@ from jaxtyping import Float
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.envs import Environment, World
 from sensorium.errors import ClusterError, MissingExtraError, SensoriumError
-from sensorium.policies import Policy
+from sensorium.policies import Policy, as_population
 from sensorium.rollout.device import Episode
 from sensorium.rollout.engine import DeviceEngine, Engine
 from sensorium.rollout.host import HostEngine
@@ -91,8 +91,7 @@ class ClusterEngine(Engine):
         return Episode(total, length, rewards)
 
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
-        one = jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, policy)
-        return jax.tree.map(lambda leaf: leaf[0], self.run_population(one, keys))
+        return jax.tree.map(lambda leaf: leaf[0], self.run_population(as_population(policy), keys))
 
     def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
         rows = self._grid(policies, keys, whole=False)

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import ConfigError, ObservationError, WorldError
-from sensorium.policies import Policy
+from sensorium.policies import Policy, as_population
 from sensorium.rollout.acting import Actor, PolicyActor
 from sensorium.rollout.device import Episode
 from sensorium.rollout.engine import Engine
@@ -122,8 +122,7 @@ class HostEngine(Engine):
             raise
 
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
-        one = jax.tree.map(lambda leaf: leaf[None] if eqx.is_inexact_array(leaf) else leaf, policy)
-        return jax.tree.map(lambda leaf: leaf[0], self.run_population(one, keys))
+        return jax.tree.map(lambda leaf: leaf[0], self.run_population(as_population(policy), keys))
 
     def close(self) -> None:
         """End the workers."""

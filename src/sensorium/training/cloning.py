@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Int
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
-from sensorium.policies import Policy
+from sensorium.policies import Policy, as_population
 from sensorium.rollout import Engine
 from sensorium.rollout.acting import PolicyActor
 from sensorium.rollout.host import HostEngine, Transcript, seeds_of
@@ -168,7 +168,7 @@ class Cloning(Trainer):
 
     def candidates(self, state: CloningState) -> Policy:
         """The student."""
-        return _stack(state.student)
+        return as_population(state.student)
 
     def _gather(self, state: CloningState) -> Sequences:
         """Have all sequences at hand that the generation learns from, whether made now or before."""
@@ -200,7 +200,8 @@ class Cloning(Trainer):
     def _let_student_act(self, state: CloningState) -> Transcript:
         keys = jax.random.split(jax.random.fold_in(state.key, _DAGGER), self.config.dagger_episodes)
         return self.engine.transcribe(
-            lambda: PolicyActor(_stack(state.student), self.engine.world, keys), seeds_of(keys)
+            lambda: PolicyActor(as_population(state.student), self.engine.world, keys),
+            seeds_of(keys),
         )
 
     @partial(jax.jit, static_argnames="self")
@@ -284,7 +285,3 @@ def _loss(
 
 def _side_by_side(carry: PyTree, width: int) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.repeat(leaf[..., None], width, axis=-1), carry)
-
-
-def _stack(policy: Policy) -> Policy:
-    return jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, policy)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.errors import ConfigError
-from sensorium.policies import Policy
+from sensorium.policies import Policy, as_population
 from sensorium.rollout.acting import Actor, PolicyActor
 
 
@@ -88,10 +88,9 @@ class AgentTeacher(Teacher):
         self._world = world
 
     def make_actor(self) -> Actor:
-        stacked = jax.tree.map(
-            lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, self._policy
+        return PolicyActor(
+            as_population(self._policy), self._world, jax.random.split(jax.random.key(0), 1)
         )
-        return PolicyActor(stacked, self._world, jax.random.split(jax.random.key(0), 1))
 
     def label(self, observations: Float[np.ndarray, "E T N"]) -> Float[np.ndarray, "E T A"]:
         return np.asarray(_act_along(self._policy, jnp.asarray(observations)))
