@@ -10,11 +10,14 @@ from sensorium.reproduce.scaling import scaling
 TABLES = {
     "table-2": attention_neuron.table_2,
     "table-3": attention_neuron.table_3,
+    "table-4": ant.table_4,
     "table-6": attention_neuron.table_6,
+    "table-6-ant": ant.table_6_ant,
     "figure-4": attention_neuron.figure_4,
     "ant-authors": ant.authors,
     "recovery": attention_neuron.recovery,
     "nla-table-2": nonlinear_attention.nla_table_2,
+    "nla-table-3": ant.nla_table_3,
     "nla-curves": nonlinear_attention.nla_curves,
     "scaling": scaling,
 }

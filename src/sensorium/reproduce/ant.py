@@ -1,17 +1,12 @@
-"""AN's results on the ant."""
+"""AN's results on the ant, and NLA's."""
 
 from pathlib import Path
-from typing import Any
 
-from rich.console import Group, RenderableType
-
-from sensorium.evaluation import evaluate
-from sensorium.evaluation.report import score_table
-from sensorium.perturbations import Identity, Shuffle
-from sensorium.reproduce.published import ANT_AUTHORS
+from sensorium.perturbations import Identity, Reshuffle, Shuffle
+from sensorium.reproduce.published import AN_TABLE_6_ANT, ANT_AUTHORS, an_table_4
+from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import published_directory, read_published
 
-Result = tuple[Any, RenderableType | None]
 ENV = "gym:AntBulletEnv-v0"
 
 
@@ -19,15 +14,28 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
     """The authors' own ant agents, plain and shuffled, beside the scores that they logged."""
     del out
     folder = published_directory()
-    rows, tables = [], []
-    for name, published in ANT_AUTHORS.items():
-        policy = read_published(name, folder / f"{name}.npz")
-        scores = [
-            evaluate(policy, ENV, senses, episodes=episodes, seed=seed, name=name)
-            for senses in (Identity(), Shuffle())
-        ]
-        rows += [
-            score.to_json() | {"paper": published.get(score.perturbation, "-")} for score in scores
-        ]
-        tables.append(score_table(scores, published, scores[0]))
-    return rows, Group(*tables)
+    agents = {name: read_published(name, folder / f"{name}.npz") for name in ANT_AUTHORS}
+    senses = (Identity(), Shuffle())
+    return score_tables(agents, ENV, senses, ANT_AUTHORS.__getitem__, episodes, seed)
+
+
+def table_4(episodes: int, seed: int, out: Path) -> Result:
+    """AN Table 4: the teacher, its clones, and agents that learned from the reward."""
+    del out
+    agents = present("ant-fnn", "ant-pi-clone", "ant-pi-clone-large", "ant-pi", "ant-pi-evolved")
+    return score_tables(agents, ENV, (Identity(), Shuffle()), an_table_4, episodes, seed)
+
+
+def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
+    """AN Table 6, the ant's column: reshuffled in mid-episode."""
+    del out
+    senses = (Reshuffle(25), Reshuffle(100), Reshuffle(500))
+    agents = present("ant-pi", "ant-pi-clone-large")
+    return score_tables(agents, ENV, senses, lambda _: AN_TABLE_6_ANT, episodes, seed)
+
+
+def nla_table_3(episodes: int, seed: int, out: Path) -> Result:
+    """NLA Table 3: the ant with each form of the layer."""
+    del out
+    agents = present("ant-pi", "ant-nla-published", "ant-nla")
+    return score_tables(agents, ENV, (Identity(), Shuffle()), lambda _: {}, episodes, seed)

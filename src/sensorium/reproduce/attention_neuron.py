@@ -1,80 +1,32 @@
 """AN's CartPole results, each from the agents of the zoo."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from rich.console import Group, RenderableType
 from rich.table import Table
 from sklearn.linear_model import LinearRegression
 
 from sensorium.analysis import figures
 from sensorium.analysis.traces import collect_codes, trace_episode
 from sensorium.envs import make
-from sensorium.evaluation import (
-    Scores,
-    evaluate,
-    evaluation_keys,
-    paired_difference,
-    recovery_curve,
-)
-from sensorium.evaluation.report import SUITE, score_table
-from sensorium.perturbations import Identity, Perturbation, Reshuffle, Shuffle
-from sensorium.policies import FeedForwardPolicy, Policy, SensoryPolicy
-from sensorium.reproduce.published import AN_TABLE_6, Row, an_table_2
-from sensorium.zoo import load, names
+from sensorium.evaluation import evaluation_keys, recovery_curve
+from sensorium.evaluation.report import SUITE
+from sensorium.perturbations import Identity, Reshuffle, Shuffle
+from sensorium.policies import SensoryPolicy
+from sensorium.reproduce.published import AN_TABLE_6, an_table_2
+from sensorium.reproduce.tables import Result, present, score_tables
+from sensorium.zoo import load
 
-Result = tuple[Any, RenderableType | None]
 ENV = "CartPoleSwingUpHarder"
-
-
-def _present(*wanted: str) -> list[str]:
-    return [name for name in wanted if name in names()]
-
-
-def _score_tables(
-    agents: list[str],
-    perturbations: tuple[Perturbation, ...],
-    paper: Callable[[str], Row],
-    episodes: int,
-    seed: int,
-) -> Result:
-    """Scores of every agent, each beside the paper's and compared with its own plain senses."""
-    rows, tables = [], []
-    for name in agents:
-        policy = load(name).policy
-
-        def ask(senses: Perturbation, policy: Policy = policy, name: str = name) -> Scores:
-            return evaluate(policy, ENV, senses, episodes=episodes, seed=seed, name=name)
-
-        plain = ask(Identity())
-        # A feed-forward agent has fixed inputs and cannot be asked about more of them
-        fixed = isinstance(policy, FeedForwardPolicy)
-        asked = [p for p in perturbations if not fixed or isinstance(p, (Identity, Shuffle))]
-        scores = [plain if senses == Identity() else ask(senses) for senses in asked]
-        published = paper(name)
-        for score in scores:
-            difference, interval = paired_difference(score.returns, plain.returns)
-            rows.append(
-                score.to_json()
-                | {
-                    "paper": published.get(score.perturbation, "-"),
-                    "difference": difference,
-                    "difference_ci95": interval,
-                }
-            )
-        tables.append(score_table(scores, published, plain))
-    return rows, Group(*tables)
 
 
 def table_2(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 2: shuffled, doubled and noisy senses."""
     del out
-    agents = _present(
+    agents = present(
         "cartpole-fnn", "cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"
     )
-    return _score_tables(agents, SUITE, an_table_2, episodes, seed)
+    return score_tables(agents, ENV, SUITE, an_table_2, episodes, seed)
 
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
@@ -83,11 +35,11 @@ def table_6(episodes: int, seed: int, out: Path) -> Result:
     The paper's agent was not trained for it; of ours, `cartpole-pi-reshuffle` was.
     """
     del out
-    agents = _present(
+    agents = present(
         "cartpole-pi", "cartpole-pi-best", "cartpole-pi-reshuffle", "cartpole-pi-reshuffle-100"
     )
     senses = (Reshuffle(25), Reshuffle(50), Reshuffle(100), Reshuffle(200))
-    return _score_tables(agents, senses, lambda _: AN_TABLE_6, episodes, seed)
+    return score_tables(agents, ENV, senses, lambda _: AN_TABLE_6, episodes, seed)
 
 
 def table_3(episodes: int, seed: int, out: Path) -> Result:
@@ -107,7 +59,7 @@ def table_3(episodes: int, seed: int, out: Path) -> Result:
     count = max(min(episodes, 200), 2)
     keys = evaluation_keys(seed, count)
     fit, held_out = keys[: count // 2], keys[count // 2 :]
-    for name in _present("cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"):
+    for name in present("cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"):
         agent = load(name)
         untrained = agent.recipe.blank_policy()
         assert isinstance(untrained, SensoryPolicy)
@@ -158,7 +110,7 @@ def recovery(episodes: int, seed: int, out: Path) -> Result:
     keys = evaluation_keys(seed, min(episodes, 300))
     curves = {
         name: recovery_curve(load(name).policy, world, keys, at)
-        for name in _present("cartpole-pi", "cartpole-pi-best", "cartpole-pi-reshuffle")
+        for name in present("cartpole-pi", "cartpole-pi-best", "cartpole-pi-reshuffle")
     }
     path = out / "recovery.png"
     figures.recovery(path, curves, at)

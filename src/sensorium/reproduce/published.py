@@ -22,6 +22,21 @@ _AN_TABLE_2: Mapping[str, Row] = {
 AN_TABLE_6: Row = {"reshuffled every 25": "107", "reshuffled every 100": "242"}
 """CartPole's column of the reshuffling study (AN Table 6)."""
 
+AN_TABLE_6_ANT: Row = {
+    "reshuffled every 25": "2053",
+    "reshuffled every 100": "2406",
+    "reshuffled every 500": "2548",
+}
+"""The ant's column of the same study."""
+
+_AN_TABLE_4: Mapping[str, Row] = {
+    # 100 episodes
+    "ant-pi-clone": {"shuffled": "2034"},
+    "ant-pi-clone-large": {"shuffled": "2579 ± 457"},
+    "ant-pi": {"shuffled": "2576"},
+    "ant-pi-evolved": {"shuffled": "2576"},
+}
+
 ANT_AUTHORS: Mapping[str, Row] = {
     # 100 episodes, logged beside the weights that the authors published
     "ant_pi": {"shuffled": "2563 ± 79"},
@@ -39,3 +54,8 @@ def an_table_2(agent: str) -> Row:
     if not agent.startswith("cartpole-"):
         return {}
     return _AN_TABLE_2["feed-forward" if agent == "cartpole-fnn" else "permutation-invariant"]
+
+
+def an_table_4(agent: str) -> Row:
+    """Ant agents (AN Table 4): the paper's agent of the same kind; none for other agents."""
+    return _AN_TABLE_4.get(agent, {})

@@ -22,7 +22,7 @@ from sensorium.perturbations import (
     Shuffle,
 )
 from sensorium.policies import FeedForwardPolicy, num_parameters
-from sensorium.rollout import make_world
+from sensorium.rollout import ON_HOST, make_world
 from sensorium.serialisation import read_header, write_json
 from sensorium.training.checkpoints import BEST, LAST
 from sensorium.zoo.agent import Agent, load, zoo_directory
@@ -36,14 +36,16 @@ SENSES: tuple[Perturbation, ...] = (
     Reshuffle(100),
 )
 """What every agent is scored under."""
+ON_HOST_TOO = (Reshuffle(500),)
+"""And the ant beyond that (AN Table 6)."""
 
 
-def publish(run: Path, episodes: int = 1000, seed: int = 0, machine: str = "") -> Path:
+def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str = "") -> Path:
     """Score the best agent of a run and write it to the zoo.
 
     Args:
         run: A run directory.
-        episodes: Episodes of each score.
+        episodes: Episodes of each score; 1,000, or 100 where the world is on the host.
         seed: Of the evaluation; its starts are never those of training.
         machine: Where it was trained, in words.
 
@@ -51,22 +53,21 @@ def publish(run: Path, episodes: int = 1000, seed: int = 0, machine: str = "") -
         The weights file; the card is beside it as JSON.
     """
     agent = load(run)
-    best, last = read_header(run / BEST), read_header(run / LAST)
+    on_host = agent.recipe.env.startswith(ON_HOST)
+    episodes = episodes or (100 if on_host else 1000)
     card: dict[str, Any] = {
         "name": agent.name,
         "summary": agent.recipe.summary,
         "parameters": num_parameters(agent.policy),
         "seed": agent.recipe.seed,
-        "generation": best["generation"],
-        "training_generations": last["generation"],
-        "training_seconds": round(last["seconds"], 1),
+        **_training(run),
         "machine": machine or f"{platform.machine()}, CPU",
-        "versions": best["versions"],
         "evaluation": {"episodes": episodes, "seed": seed},
         "scores": {},
     }
     fixed = isinstance(agent.policy, FeedForwardPolicy)
-    for senses in SENSES[:2] if fixed else SENSES:
+    asked = SENSES + (ON_HOST_TOO if on_host else ())
+    for senses in asked[:2] if fixed else asked:
         if not _takes(agent, senses):
             continue
         scores = evaluate(agent.policy, agent.recipe.env, senses, episodes=episodes, seed=seed)
@@ -78,6 +79,20 @@ def publish(run: Path, episodes: int = 1000, seed: int = 0, machine: str = "") -
     return target
 
 
+def _training(run: Path) -> dict[str, Any]:
+    """What the training of a run cost, and with which versions it was made."""
+    best = read_header(run / BEST)
+    if not (run / LAST).exists():  # a teacher
+        return {name: value for name, value in best["card"].items() if name != "name"}
+    last = read_header(run / LAST)
+    return {
+        "generation": best["generation"],
+        "training_generations": last["generation"],
+        "training_seconds": round(last["seconds"], 1),
+        "versions": best["versions"],
+    }
+
+
 def _takes(agent: Agent, senses: Perturbation) -> bool:
     """Whether an agent works with that many channels; NLA as published has a fixed number."""
     try:
@@ -87,7 +102,7 @@ def _takes(agent: Agent, senses: Perturbation) -> bool:
     return True
 
 
-def main(run: tyro.conf.Positional[Path], episodes: int = 1000, machine: str = "") -> None:
+def main(run: tyro.conf.Positional[Path], episodes: int | None = None, machine: str = "") -> None:
     """Publish the best agent of RUN."""
     target = publish(run, episodes, machine=machine)
     Console().print(f"Wrote {target} and its card.", highlight=False)

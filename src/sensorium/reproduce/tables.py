@@ -1,0 +1,68 @@
+"""What tables of scores have in common: agents x senses, ours beside a paper's."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+
+from sensorium.errors import ConfigError
+from sensorium.evaluation import Scores, evaluate, paired_difference
+from sensorium.evaluation.report import score_table
+from sensorium.perturbations import Identity, Perturbation, Shuffle
+from sensorium.policies import FeedForwardPolicy, Policy
+from sensorium.reproduce.published import Row
+from sensorium.zoo import load, names
+
+Result = tuple[Any, RenderableType | None]
+"""Figures for JSON, and what the terminal shows."""
+
+
+def present(*wanted: str) -> dict[str, Policy]:
+    """Those of the wanted agents that are in the zoo; ConfigError if none is."""
+    agents = {name: load(name).policy for name in wanted if name in names()}
+    if not agents:
+        raise ConfigError(f"None of {', '.join(wanted)} is in the zoo; train one first.")
+    return agents
+
+
+def score_tables(
+    agents: Mapping[str, Policy],
+    env: str,
+    perturbations: tuple[Perturbation, ...],
+    paper: Callable[[str], Row],
+    episodes: int,
+    seed: int,
+) -> Result:
+    """Scores of every agent, each beside the paper's and compared with its own plain senses.
+
+    Args:
+        agents: By their names.
+        env: The world.
+        perturbations: A row for each; feed-forward agents have fixed inputs and skip some.
+        paper: What the paper says of the agent of a name.
+        episodes: Of each score.
+        seed: Decides the starts and all noise.
+    """
+    rows, tables = [], []
+    for name, policy in agents.items():
+
+        def ask(senses: Perturbation, policy: Policy = policy, name: str = name) -> Scores:
+            return evaluate(policy, env, senses, episodes=episodes, seed=seed, name=name)
+
+        plain = ask(Identity())
+        fixed = isinstance(policy, FeedForwardPolicy)
+        asked = [p for p in perturbations if not fixed or isinstance(p, (Identity, Shuffle))]
+        scores = [plain if senses == Identity() else ask(senses) for senses in asked]
+        published = paper(name)
+        for score in scores:
+            difference, interval = paired_difference(score.returns, plain.returns)
+            rows.append(
+                score.to_json()
+                | {
+                    "paper": published.get(score.perturbation, "-"),
+                    "difference": difference,
+                    "difference_ci95": interval,
+                }
+            )
+        tables.append(score_table(scores, published, plain))
+    return rows, Group(*tables)
