@@ -26,10 +26,13 @@ def train(
     rollouts: int | None = None,
     seed: int | None = None,
     checkpoint_every: int | None = None,
+    start: str | None = None,
     run_dir: Path | None = None,
     resume: Path | None = None,
-    engine: Literal["auto", "ray"] = "auto",
+    engine: Literal["auto", "ray", "jax"] = "auto",
     address: str | None = None,
+    processes: int | None = None,
+    process: int | None = None,
     workers: int | None = None,
     quiet: bool = False,
 ) -> None:
@@ -42,10 +45,15 @@ def train(
         rollouts: Episodes of each individual, or worlds of each learner.
         seed: Decides everything.
         checkpoint_every: Generations between checkpoints.
+        start: An agent of the zoo, a run or a file whose weights to start from.
         run_dir: Where the run is kept; runs/RECIPE by default.
         resume: A run directory to go on with, to the same end as if it had never stopped.
-        engine: Where episodes run: `auto` is this machine, `ray` a cluster.
-        address: Of the head of the Ray cluster; `auto` for that of this machine, none to start one.
+        engine: Where episodes run: `auto` is this machine, `ray` a Ray cluster, `jax` all processes that
+            are started with this command, one on each machine.
+        address: Of the head of the Ray cluster (`auto` for that of this machine, none to start one), or
+            of the first process.
+        processes: How many are started, with `--engine jax`.
+        process: Which of them this is, from 0.
         workers: Processes that simulate a world on the host.
         quiet: Show no progress.
     """
@@ -53,7 +61,7 @@ def train(
     from sensorium.rollout import EngineConfig, use_all_cores
 
     use_all_cores()
-    machinery = EngineConfig(engine, address, workers)
+    machinery = EngineConfig(engine, address, workers, processes, process)
     numbers = dict(
         generations=generations,
         population=population,
@@ -63,7 +71,7 @@ def train(
     )
     if resume is not None:
         changed = [name for name, value in numbers.items() if value is not None]
-        if recipe or run_dir or changed:
+        if recipe or run_dir or start or changed:
             raise ConfigError("--resume goes on as the run began: it takes no recipe or numbers.")
         zoo.resume(resume, quiet=quiet, engine=machinery)
         directory = resume
@@ -72,7 +80,7 @@ def train(
     else:
         chosen = recipes.find(recipe).override(**numbers)
         directory = run_dir or Path("runs") / recipe
-        recipes.train(chosen, directory, quiet=quiet, engine=machinery)
+        zoo.train(chosen, directory, start, quiet=quiet, engine=machinery)
     Console(stderr=True).print(f"Trained; see `sensorium eval {directory}`.", soft_wrap=True)
 
 
@@ -219,8 +227,8 @@ def reproduce(
     """Rebuild a table or figure of a paper, ours beside theirs.
 
     Args:
-        table: One of table-2, table-3, table-6, figure-4, ant-authors, nla-table-2, nla-curves, recovery,
-            scaling.
+        table: One of table-2, table-3, table-4, table-6, table-6-ant, figure-4, ant-authors, nla-table-2,
+            nla-table-3, nla-curves, recovery, scaling.
         episodes: Episodes of each score; the papers have 1,000, and 100 on the ant.
         seed: Decides the starts and all noise.
         out: Folder for the figures.

@@ -36,7 +36,7 @@ class WorldError(SensoriumError, RuntimeError):
 
 
 class ClusterError(SensoriumError, RuntimeError):
-    """There is no Ray cluster, or it is lost."""
+    """There is no cluster, or it is lost."""
 
 
 class WriteError(SensoriumError, OSError):

@@ -1,6 +1,9 @@
 """Every experiment by its name, and the way from a recipe to a run."""
 
 import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ from sensorium.recipes import ant, cartpole
 from sensorium.recipes.recipe import Recipe as Recipe
 from sensorium.rollout import EngineConfig, open_engine
 from sensorium.training import Budget, RunDirectory, run
+from sensorium.training.checkpoints import LAST
 from sensorium.training.teachers import Teacher
 
 RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (*ant.RECIPES, *cartpole.RECIPES)}
@@ -30,7 +34,7 @@ def train(recipe: Recipe, directory: Path | str, **options: Any) -> Policy:
         recipe: What to train.
         directory: Where; must not hold a run yet.
         options: `quiet` and `on_generation` of `sensorium.training.run`; `engine`, an EngineConfig;
-            `teacher`, for cloning.
+            `teacher`, for cloning, and `start`, a policy: `sensorium.zoo.train` finds both.
 
     Returns:
         The agent with the best test.
@@ -68,6 +72,7 @@ def _run(
     directory: RunDirectory,
     engine: EngineConfig | None = None,
     teacher: Teacher | None = None,
+    start: Policy | None = None,
     **options: Any,
 ) -> Policy:
     budget = Budget(
@@ -83,5 +88,17 @@ def _run(
         trains = tests
         if training_world != world:
             trains = stack.enter_context(open_engine(training_world, engine))
-        trainer = recipe.make_trainer(trains, directory.path, teacher)
+        if not tests.leads:
+            directory = stack.enter_context(_copy(directory))
+            options["quiet"] = True
+        trainer = recipe.make_trainer(trains, directory.path, teacher, start)
         return run(trainer, tests, directory, budget, **options)
+
+
+@contextlib.contextmanager
+def _copy(directory: RunDirectory) -> Iterator[RunDirectory]:
+    """For processes that train along without being the one that writes the run."""
+    with tempfile.TemporaryDirectory() as temporary:
+        if (directory.path / LAST).exists():
+            shutil.copy(directory.path / LAST, temporary)
+        yield RunDirectory(temporary, directory.recipe)

@@ -34,6 +34,7 @@ from sensorium.training import (
     CloningConfig,
     EvolutionConfig,
     PpoConfig,
+    RecurrentPpoConfig,
     ShortHorizonConfig,
     StrategyConfig,
     Trainer,
@@ -52,12 +53,14 @@ class Recipe:
     """One sentence."""
     policy: PolicyConfig
     """The agent."""
-    trainer: CloningConfig | EvolutionConfig | PpoConfig | ShortHorizonConfig
+    trainer: CloningConfig | EvolutionConfig | PpoConfig | RecurrentPpoConfig | ShortHorizonConfig
     """How it is trained."""
     env: str = "CartPoleSwingUpHarder"
     """The world."""
     perturbation: Perturbation = Identity()
     """What happens to the senses in training; in the tests during training too."""
+    start: str = ""
+    """An agent of the zoo, a run or a file whose weights training starts from; drawn at random if empty."""
     training_reward: bool = False
     """Train with the reward that the world has for that, where it has one; tests pay the real one."""
     generations: int = 100
@@ -94,7 +97,11 @@ class Recipe:
         return self.draw_policy(jax.random.key(0))
 
     def make_trainer(
-        self, engine: Engine, directory: Path, teacher: Teacher | None = None
+        self,
+        engine: Engine,
+        directory: Path,
+        teacher: Teacher | None = None,
+        start: Policy | None = None,
     ) -> Trainer:
         """The trainer, ready to start.
 
@@ -102,6 +109,7 @@ class Recipe:
             engine: Runs `make_training_world()`.
             directory: Where a trainer may keep data of its own.
             teacher: For cloning.
+            start: Has the weights to start from, and this recipe's architecture.
 
         Raises:
             ConfigError: Settings do not fit, or the recipe is of a teacher.
@@ -111,7 +119,7 @@ class Recipe:
         scale = self.perturbation.code_scale
 
         def draw(key: Key) -> Policy:
-            return self.draw_policy(key).with_code_scale(scale)
+            return (start or self.draw_policy(key)).with_code_scale(scale)
 
         if isinstance(self.trainer, CloningConfig):
             return self.trainer.build(draw, engine, teacher, directory)
@@ -165,6 +173,7 @@ _PARTS: dict[str, type] = {
         CloningConfig,
         EvolutionConfig,
         PpoConfig,
+        RecurrentPpoConfig,
         ShortHorizonConfig,
         StrategyConfig,
         Compose,

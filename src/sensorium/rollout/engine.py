@@ -5,6 +5,7 @@
 | `DeviceEngine` | those of `sensorium.envs` | on the device: all in one compiled program |
 | `HostEngine` | `gym:` and any Gymnasium id | worker processes, one batched policy call a step |
 | `ClusterEngine` | both | on the machines of a Ray cluster |
+| `DistributedEngine` | both | on the machines of `jax.distributed`, each of which runs the same program |
 
 The same keys give the same returns whatever the number of devices, workers or machines.
 """
@@ -26,6 +27,8 @@ class Engine(abc.ABC):
     """Policies x one world -> returns. Close it, or use it in a `with` block: it may hold processes."""
 
     world: World
+    leads: bool = True
+    """Whether this process writes the run; of several that run the same program, one does."""
 
     @abc.abstractmethod
     def run_population(self, policies: Policy, keys: Keys) -> Episode:
@@ -47,6 +50,10 @@ class Engine(abc.ABC):
     def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
         """The returns of `run_population` alone, which some engines find sooner."""
         return np.asarray(self.run_population(policies, keys).total)
+
+    def anywhere(self, flag: bool) -> bool:
+        """Whether `flag` is true in any of the processes that run the same program."""
+        return flag
 
     def close(self) -> None:  # noqa: B027  # most hold nothing
         """Free what the engine holds; it can be used no more."""

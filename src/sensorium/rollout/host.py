@@ -74,6 +74,7 @@ class HostEngine(Engine):
         self._lanes = lanes
         self._timeout = timeout
         self._pools: list[PoolVectorEnv] = []
+        self._lent: list[PoolVectorEnv] = []
 
     def run_population(self, policies: Policy, keys: Keys) -> Episode:
         population = jax.tree.leaves(eqx.filter(policies, eqx.is_inexact_array))[0].shape[0]
@@ -124,11 +125,17 @@ class HostEngine(Engine):
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
         return jax.tree.map(lambda leaf: leaf[0], self.run_population(as_population(policy), keys))
 
+    def open_pool(self, environments: int) -> PoolVectorEnv:
+        """So many environments for somebody else to step; they end with the engine."""
+        pool = PoolVectorEnv(self.world.opener(), environments, self.workers, timeout=self._timeout)
+        self._lent.append(pool)
+        return pool
+
     def close(self) -> None:
         """End the workers."""
-        for pool in self._pools:
+        for pool in (*self._pools, *self._lent):
             pool.close()
-        self._pools = []
+        self._pools, self._lent = [], []
 
     def _open(self) -> None:
         for _ in range(2):

@@ -8,6 +8,7 @@ from sensorium.envs import Environment, World, make
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
 from sensorium.rollout.cluster import ClusterEngine
+from sensorium.rollout.distributed import DistributedEngine, join
 from sensorium.rollout.engine import DeviceEngine, Engine
 from sensorium.rollout.host import HostEngine
 
@@ -18,12 +19,18 @@ ON_HOST = "gym:"
 class EngineConfig:
     """Which machinery runs the episodes. No result depends on it, but for the last digits on a cluster."""
 
-    kind: Literal["auto", "ray"] = "auto"
-    """`auto` is what the world needs, on this machine; `ray` is a cluster."""
+    kind: Literal["auto", "ray", "jax"] = "auto"
+    """`auto` is what the world needs, on this machine; `ray` is a Ray cluster; `jax` shares the population
+    out to processes that all run this program, through `jax.distributed`."""
     address: str | None = None
-    """Of the head of the Ray cluster; `auto` for that of this machine, None to start one."""
+    """Of the head of the Ray cluster (`auto` for that of this machine, None to start one), or of the
+    first process of `jax`."""
     workers: int | None = None
     """Processes that simulate a world on the host; by default one a core, for each of two groups."""
+    processes: int | None = None
+    """How many run this program, for `jax`; None where JAX finds out by itself."""
+    process: int | None = None
+    """Which of them this is, from 0."""
 
 
 def make_world(
@@ -58,10 +65,15 @@ def open_engine(world: World, config: EngineConfig | None = None) -> Engine:
 
     Raises:
         ConfigError: The settings do not fit the world.
-        ClusterError: There is no cluster at the address.
+        ClusterError: There is no cluster at the address, or the other processes did not come.
         MissingExtraError: Ray is not installed.
     """
     config = config or EngineConfig()
+    if config.kind != "jax" and (config.processes, config.process) != (None, None):
+        raise ConfigError("Numbers of processes go with --engine jax.")
+    if config.kind == "jax":
+        join(config.address, config.processes, config.process)
+        return DistributedEngine(_local_engine(world, config.workers))
     if config.kind == "ray":
         if config.workers is not None:
             raise ConfigError(
@@ -69,10 +81,14 @@ def open_engine(world: World, config: EngineConfig | None = None) -> Engine:
             )
         return ClusterEngine(world, config.address)
     if config.address is not None:
-        raise ConfigError("An address is of a Ray cluster: it goes with --engine ray.")
+        raise ConfigError("An address goes with --engine ray or --engine jax.")
+    return _local_engine(world, config.workers)
+
+
+def _local_engine(world: World, workers: int | None) -> Engine:
     if isinstance(world, Environment):
-        if config.workers is not None:
+        if workers is not None:
             raise ConfigError("Workers simulate worlds on the host; this one lives on the device.")
         return DeviceEngine(world)
     assert isinstance(world, HostWorld)
-    return HostEngine(world, workers=config.workers)
+    return HostEngine(world, workers=workers)

@@ -1,4 +1,4 @@
-"""One population over all devices: CPU cores that XLA sees as devices, or GPUs."""
+"""One population over all devices of this machine: CPU cores that XLA sees as devices, or GPUs."""
 
 import contextlib
 import os
@@ -53,7 +53,7 @@ def over_devices(
     Returns:
         What `function(individuals)` would give.
     """
-    devices = jax.devices()
+    devices = jax.local_devices()
     shares = max(count for count in range(1, len(devices) + 1) if population % count == 0)
     if shares == 1:
         return function(individuals)

@@ -1,10 +1,12 @@
-"""Three ways to train, one loop around them."""
+"""Ways to train, and one loop around them."""
 
 from sensorium.training.cloning import Cloning as Cloning
 from sensorium.training.cloning import CloningConfig as CloningConfig
 from sensorium.training.evolution import Evolution as Evolution
 from sensorium.training.evolution import EvolutionConfig as EvolutionConfig
 from sensorium.training.ppo import PpoConfig as PpoConfig
+from sensorium.training.recurrent_ppo import RecurrentPpo as RecurrentPpo
+from sensorium.training.recurrent_ppo import RecurrentPpoConfig as RecurrentPpoConfig
 from sensorium.training.run import Budget as Budget
 from sensorium.training.run import RunDirectory as RunDirectory
 from sensorium.training.run import run as run

@@ -34,7 +34,7 @@ class EvolutionConfig:
     rollouts: int = 16
     """Episodes of each individual, the same starts for all."""
     start_at_zero: bool = True
-    """Start the search around zeros, as the papers do, or else around random weights."""
+    """Start the search around zeros, as the papers do, or else around the recipe's start."""
 
     def build(self, draw: DrawPolicy, engine: Engine) -> "Evolution":
         """Set up the trainer of an agent in a world; ConfigError where settings do not fit."""
@@ -63,7 +63,7 @@ class Evolution(Trainer):
         self.steps_per_generation = config.population * config.rollouts * engine.world.max_steps
 
     def init(self, key: Key) -> EvolutionState:
-        """Start around zeros, or around random weights."""
+        """Start around zeros, or around what is drawn."""
         key, key_init, key_draw = jax.random.split(key, 3)
         mean = to_vector(self.draw(key_draw))
         mean = jnp.zeros_like(mean) if self.config.start_at_zero else mean

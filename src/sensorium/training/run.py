@@ -192,10 +192,11 @@ def run(
             display.update(row)
             if on_generation:
                 on_generation(row)
-            if generation % budget.checkpoint_every == 0 or last or stopped():
+            stop = engine.anywhere(stopped())
+            if generation % budget.checkpoint_every == 0 or last or stop:
                 elapsed = Clock(clock.seconds + session)
                 save_checkpoint(directory.path, progress, directory.recipe, elapsed)
-            if stopped() and not last:
+            if stop and not last:
                 raise KeyboardInterrupt(
                     f"Stopped after generation {generation}; continue with "
                     f"`sensorium train --resume {directory.path}`."

@@ -21,16 +21,16 @@ import dataclasses
 from functools import partial
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import Linear, Policy
 from sensorium.rollout import Engine, over_devices
+from sensorium.training.critic import Critic, identity_loss
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
 from sensorium.types import Key, PyTree, Scalar
 
@@ -66,7 +66,7 @@ class ShortHorizonConfig:
     average_decay: float = 0.995
     """Of the exponential average of the weights."""
     identity_weight: float = 0.3
-    """Weight of a second lesson: each sensor learns to tell which one it is (see `_identity_loss`)."""
+    """Weight of a second lesson: each sensor learns to tell which one it is (see `identity_loss`)."""
     world_gradient_clip: float = 0.1
     """Largest norm of what flows back through one world in one step, in units of its share of the loss.
 
@@ -82,26 +82,6 @@ class ShortHorizonConfig:
                 "Gradients flow through worlds in JAX only; use evolution or cloning for this one."
             )
         return ShortHorizon(self, draw, world)
-
-
-class Critic(eqx.Module):
-    """Value of a true state: tanh layers, then one number."""
-
-    layers: tuple[Linear, ...]
-
-    def __init__(self, sizes: tuple[int, ...], *, key: Key):
-        """Draw a critic; `sizes` are the features and the hidden layers."""
-        keys = jax.random.split(key, len(sizes))
-        self.layers = tuple(
-            Linear(inputs, outputs, key=layer_key)
-            for inputs, outputs, layer_key in zip(sizes, (*sizes[1:], 1), keys, strict=True)
-        )
-
-    def __call__(self, features: Float[Array, " F"]) -> Scalar:
-        """The value."""
-        for layer in self.layers[:-1]:
-            features = jnp.tanh(layer(features))
-        return self.layers[-1](features)[0]
 
 
 class Student(NamedTuple):
@@ -258,7 +238,7 @@ class ShortHorizon(Trainer):
                 partial(self._advance, policy)
             )(keys, worlds)
             if self.config.identity_weight and said.size:  # a feed-forward agent has none
-                identity = identity + _over_worlds(partial(_identity_loss, student.probe))(
+                identity = identity + _over_worlds(partial(identity_loss, student.probe))(
                     said, sources
                 )
             reward = (1 - discount) * reward  # values are then of size 1
@@ -327,14 +307,6 @@ class ShortHorizon(Trainer):
 
         start = (learner.critic, learner.critic_optimizer)
         return jax.lax.scan(fit, start, None, length=config.critic_epochs)[0]
-
-
-def _identity_loss(probe: Linear, said: Float[Array, "H N"], sources: Int[Array, " N"]) -> Scalar:
-    """Cross-entropy of telling, from what a sensor says, which one it is."""
-    scores = probe.weight @ said + probe.bias[:, None]
-    classes = jnp.where(sources < 0, scores.shape[0] - 1, sources)
-    log_shares = jax.nn.log_softmax(scores, axis=0)
-    return -jnp.mean(jnp.take_along_axis(log_shares, classes[None, :], axis=0))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))

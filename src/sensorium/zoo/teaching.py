@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -97,19 +99,64 @@ def clone(recipe: Recipe, directory: Path, teacher: str | None = None, **options
             f"{recipe.name} is not trained by cloning; train it with `sensorium train`."
         )
     if teacher:
-        if os.sep in teacher or Path(teacher).exists():
-            teacher = str(Path(teacher).absolute())  # so that it can be resumed from anywhere
-        trainer = dataclasses.replace(recipe.trainer, teacher=teacher)
+        trainer = dataclasses.replace(recipe.trainer, teacher=_from_anywhere(teacher))
         recipe = dataclasses.replace(recipe, trainer=trainer)
-    return recipes.train(recipe, directory, teacher=find_teacher(recipe), **options)
+    return train(recipe, directory, **options)
+
+
+def train(recipe: Recipe, directory: Path, start: str | None = None, **options: Any) -> Policy:
+    """Train in a new run directory, as `recipes.train` does; finds the agents that the recipe names.
+
+    Args:
+        recipe: What to train.
+        directory: Where; must not hold a run yet.
+        start: Instead of the recipe's: an agent of the zoo, a run or a file to start from.
+        options: As of `recipes.train`.
+
+    Raises:
+        UnknownNameError: There is no such agent.
+        ConfigError: It is of another architecture.
+    """
+    if start:
+        recipe = dataclasses.replace(recipe, start=_from_anywhere(start))
+    return recipes.train(recipe, directory, **_named_agents(recipe), **options)
 
 
 def resume(directory: Path, **options: Any) -> Policy:
-    """Go on with a run of any kind, as `recipes.resume` does; finds the teacher of a clone again."""
+    """Go on with a run of any kind, as `recipes.resume` does; finds the agents that it names again."""
     recipe = recipes.read(directory)
     if isinstance(recipe.trainer, PpoConfig):
         raise RunError(f"{directory} trains a teacher, which cannot be resumed; begin another.")
-    return recipes.resume(directory, teacher=find_teacher(recipe), **options)
+    return recipes.resume(directory, **_named_agents(recipe), **options)
+
+
+def _named_agents(recipe: Recipe) -> dict[str, Any]:
+    return {"teacher": find_teacher(recipe), "start": find_start(recipe)}
+
+
+def find_start(recipe: Recipe) -> Policy | None:
+    """The policy that a recipe starts from; None if it draws one.
+
+    Raises:
+        UnknownNameError: There is no such agent.
+        AgentFileError: The file is missing or damaged.
+        ConfigError: It is of another architecture.
+    """
+    if not recipe.start:
+        return None
+    policy, blank = load(recipe.start).policy, recipe.blank_policy()
+    shapes = [str(jax.tree.map(jnp.shape, tree)) for tree in (policy, blank)]
+    if shapes[0] != shapes[1]:
+        raise ConfigError(
+            f"{recipe.start} is of another architecture than {recipe.name} and cannot be its start."
+        )
+    return policy
+
+
+def _from_anywhere(source: str) -> str:
+    """A path made absolute, so that a run can be resumed from any folder; names of the zoo as they are."""
+    is_path = os.sep in source or Path(source).exists()
+    return str(Path(source).absolute()) if is_path else source
 
 
 def find_teacher(recipe: Recipe) -> Teacher | None:

@@ -1,0 +1,129 @@
+"""Shares of a population on several XLA devices and in several processes: the same parameters as on one."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from sensorium.errors import ClusterError, ConfigError
+from sensorium.rollout import EngineConfig, make_world, open_engine
+from sensorium.rollout.distributed import join
+from sensorium.serialisation import load_arrays
+from sensorium.training.checkpoints import BEST, LAST
+
+RUN = (
+    "train",
+    "cartpole-pi-evolution",
+    *("--population", "12", "--rollouts", "4", "--checkpoint-every", "1"),
+)
+
+
+def start(*arguments, devices=1):
+    environment = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "sensorium", *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(*processes):
+    said = [process.communicate(timeout=300)[0] for process in processes]
+    return [process.returncode for process in processes], "\n".join(said)
+
+
+def together(*arguments, count=2):
+    """The same command in several processes that know of one another."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    machinery = ("--engine", "jax", "--address", address, "--processes", str(count))
+    return [start(*arguments, *machinery, "--process", str(index)) for index in range(count)]
+
+
+def weights(directory, name=BEST):
+    return load_arrays(directory / name)
+
+
+def same(one, other):
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        np.testing.assert_allclose(array, other[name], atol=1e-6, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """Two generations on one device."""
+    directory = tmp_path_factory.mktemp("alone") / "run"
+    codes, said = finish(start(*RUN, "--generations", "2", "--run-dir", str(directory)))
+    assert codes == [0], said
+    return directory
+
+
+@pytest.mark.parametrize("devices", [2, 4, 5])
+def test_several_devices_find_the_same_parameters(alone, tmp_path, devices):
+    command = (*RUN, "--generations", "2", "--run-dir", str(tmp_path / "run"))
+    codes, said = finish(start(*command, devices=devices))
+    assert codes == [0], said
+    same(weights(tmp_path / "run"), weights(alone))
+
+
+def test_several_processes_find_the_same_parameters(alone, tmp_path):
+    processes = together(*RUN, "--generations", "2", "--run-dir", str(tmp_path / "run"))
+    codes, said = finish(*processes)
+    assert codes == [0, 0], said
+    same(weights(tmp_path / "run"), weights(alone))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_stopping_one_process_stops_all_and_they_resume(alone, tmp_path):
+    directory = tmp_path / "run"
+    processes = together(*RUN, "--generations", "2000", "--run-dir", str(directory))
+    deadline = time.monotonic() + 120
+    while not (directory / LAST).exists():
+        assert time.monotonic() < deadline
+        assert processes[0].poll() is None, finish(*processes)
+        time.sleep(0.2)
+    processes[1].send_signal(signal.SIGTERM)  # the one that does not write the run
+    codes, said = finish(*processes)
+    assert codes == [130, 130], said
+    generations = len((directory / "metrics.jsonl").read_text().splitlines())
+    recipe = directory / "recipe.json"
+    recipe.write_text(recipe.read_text().replace("2000", str(generations + 1)))
+    codes, said = finish(*together("train", "--resume", str(directory)))
+    assert codes == [0, 0], said
+    assert len((directory / "metrics.jsonl").read_text().splitlines()) == generations + 1
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (EngineConfig("jax", "127.0.0.1:1"), "--address, --processes and --process"),
+        (EngineConfig("jax", "127.0.0.1:1", processes=2, process=2), "from 0 to 1, got 2"),
+        (EngineConfig("jax", "127.0.0.1:1", processes=2, process=0), "before anything uses JAX"),
+        (EngineConfig(processes=2), "--engine jax"),
+    ],
+)
+def test_settings_that_do_not_fit(config, sentence):
+    jax.devices()
+    with pytest.raises(ConfigError, match=sentence):
+        open_engine(make_world("CartPoleSwingUpHarder"), config)
+
+
+def test_the_first_process_does_not_come(monkeypatch):
+    monkeypatch.setattr("sensorium.rollout.distributed._PATIENCE", 0.1)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with pytest.raises(ClusterError, match=f"no first process at {address}"):
+        join(address, 2, 1)
+    with pytest.raises(ConfigError, match="a host and a port, got 'somewhere'"):
+        join("somewhere", 2, 1)

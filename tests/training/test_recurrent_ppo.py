@@ -1,0 +1,144 @@
+"""PPO for agents with memory: its parts against plain loops, and that it learns, resumes and starts."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sensorium import recipes, zoo
+from sensorium.errors import ConfigError, WorldError
+from sensorium.perturbations import Shuffle
+from sensorium.policies import AttentionNeuronConfig, to_vector
+from sensorium.recipes import Recipe
+from sensorium.rollout import DeviceEngine, HostEngine, make_world
+from sensorium.training import EvolutionConfig, RecurrentPpoConfig
+from sensorium.training.recurrent_ppo import advantage_estimates
+
+WALK = "gym:tests.host_worlds:Walk-v0"
+AGENT = AttentionNeuronConfig(num_queries=4, message_size=4, controller_sizes=(8,))
+CONFIG = RecurrentPpoConfig(
+    rollouts=8, horizon=16, rounds=4, groups=2, critic_sizes=(16,), critic_rounds=1, total_rounds=80
+)
+RECIPE = Recipe(
+    name="walker",
+    summary="Follows the first reading, wherever it is.",
+    policy=AGENT,
+    trainer=CONFIG,
+    env=WALK,
+    perturbation=Shuffle(),
+    generations=3,
+    test_every=1,
+    test_episodes=16,
+    checkpoint_every=1,
+)
+
+
+@given(
+    st.integers(0, 2**31),
+    st.floats(0.5, 1.0),
+    st.floats(0.0, 1.0),
+)
+def test_advantages_are_those_of_the_definition(seed, discount, trace_decay):
+    random = np.random.default_rng(seed)
+    rewards, values, next_values = random.normal(size=(3, 12, 3)).astype(np.float32)
+    done = random.random((12, 3)) < 0.2
+    found = advantage_estimates(
+        *(jnp.asarray(array) for array in (rewards, values, next_values, done)),
+        discount,
+        trace_decay,
+    )
+    for lane in range(3):
+        for time in range(12):
+            expected, weight = 0.0, 1.0
+            for later in range(time, 12):  # eq. 16: a sum of surprises up to the end of the episode
+                expected += weight * (
+                    rewards[later, lane] + discount * next_values[later, lane] - values[later, lane]
+                )
+                weight *= discount * trace_decay
+                if done[later, lane]:
+                    break
+            np.testing.assert_allclose(found[time, lane], expected, atol=1e-4)
+
+
+def test_it_learns_whichever_sensor_comes_first(tmp_path):
+    trainer = dataclasses.replace(
+        CONFIG, rollouts=16, rounds=8, identity_weight=0.1, learning_rate=3e-3
+    )
+    recipe = dataclasses.replace(RECIPE, trainer=trainer, generations=10)
+    tests = []
+    zoo.train(recipe, tmp_path / "run", quiet=True, on_generation=tests.append)
+    first, last = tests[0], tests[-1]
+    assert last["test"] > first["test"] + 3.0, tests
+    assert last["explained"] > 0.2
+    assert last["identity"] < first["identity"]
+
+
+def test_it_goes_on_as_if_never_stopped(tmp_path):
+    whole = zoo.train(RECIPE, tmp_path / "whole", quiet=True)
+    zoo.train(dataclasses.replace(RECIPE, generations=1), tmp_path / "cut", quiet=True)
+    recipe_file = tmp_path / "cut" / "recipe.json"
+    recipe_file.write_text((tmp_path / "whole" / "recipe.json").read_text())
+    cut = zoo.resume(tmp_path / "cut", quiet=True)
+    assert np.array_equal(to_vector(whole), to_vector(cut))
+
+
+def test_training_starts_from_a_named_agent(tmp_path):
+    first = zoo.train(RECIPE, tmp_path / "first", quiet=True)
+    resting = dataclasses.replace(CONFIG, critic_rounds=1000)  # only the critic learns
+    recipe = dataclasses.replace(RECIPE, trainer=resting, generations=1)
+    second = zoo.train(recipe, tmp_path / "second", str(tmp_path / "first"), quiet=True)
+    assert np.array_equal(to_vector(first), to_vector(second))
+    assert recipes.read(tmp_path / "second").start == str(tmp_path / "first")
+    other = dataclasses.replace(RECIPE, policy=AttentionNeuronConfig())
+    with pytest.raises(ConfigError, match="of another architecture than walker"):
+        zoo.train(other, tmp_path / "third", str(tmp_path / "first"), quiet=True)
+    assert not (tmp_path / "third").exists()
+
+
+def test_evolution_starts_from_a_named_agent(tmp_path):
+    first = zoo.train(RECIPE, tmp_path / "first", quiet=True)
+    evolution = EvolutionConfig(population=4, rollouts=2, start_at_zero=False)
+    recipe = dataclasses.replace(RECIPE, trainer=evolution, start=str(tmp_path / "first"))
+    start = zoo.find_start(recipe)
+    with HostEngine(make_world(WALK, Shuffle()), workers=0) as engine:
+        trainer = recipe.make_trainer(engine, tmp_path, start=start)
+        centre = trainer.candidates(trainer.init(jax.random.key(5)))
+    assert np.array_equal(to_vector(centre)[0], to_vector(first))
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path, monkeypatch):
+    lives = tmp_path / "lives"
+    lives.write_text("x")
+    monkeypatch.setenv("SENSORIUM_TEST_LIVES", str(lives))
+    world = make_world("gym:tests.host_worlds:Mortal-v0", Shuffle())
+    recipe = dataclasses.replace(RECIPE, env="gym:tests.host_worlds:Mortal-v0")
+    with HostEngine(world, workers=1) as engine:
+        trainer = recipe.make_trainer(engine, tmp_path)
+        state, metrics = trainer.step(trainer.init(jax.random.key(0)))
+        assert lives.read_text() == ""
+        assert np.isfinite(metrics.mean)
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.student))
+
+
+def test_a_world_that_shows_nan(tmp_path):
+    recipe = dataclasses.replace(RECIPE, env="gym:tests.host_worlds:ShowingNaN-v0")
+    with HostEngine(recipe.make_world(), workers=0) as engine:
+        trainer = recipe.make_trainer(engine, tmp_path)
+        state = trainer.init(jax.random.key(0))
+        with pytest.raises(WorldError, match="ShowingNaN-v0 showed NaN"):
+            trainer.step(state)
+
+
+def test_settings_that_do_not_fit(tmp_path):
+    with pytest.raises(ConfigError, match="worlds on the host"):
+        RECIPE.make_trainer(DeviceEngine(make_world("CartPoleSwingUpHarder")), tmp_path)
+    uneven = dataclasses.replace(RECIPE, trainer=dataclasses.replace(CONFIG, groups=3))
+    with (
+        HostEngine(make_world(WALK), workers=0) as engine,
+        pytest.raises(ConfigError, match="8 environments do not divide into 3 groups"),
+    ):
+        uneven.make_trainer(engine, tmp_path)
