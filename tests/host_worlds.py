@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import gymnasium
 import numpy as np
@@ -13,7 +14,10 @@ from gymnasium import spaces
 class Walk(gymnasium.Env):
     """A random walk of two readings; a reward for following the first; ends after 5 to 14 steps."""
 
-    def __init__(self):
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 30}
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
         self.observation_space = spaces.Box(-10, 10, (2,), np.float64)
         self.action_space = spaces.Box(np.float32([-3, 0]), np.float32([3, 1]))
 
@@ -29,6 +33,16 @@ class Walk(gymnasium.Env):
         self.reading = self.reading + self.np_random.normal(size=2) * 0.5
         self.time += 1
         return self.reading, reward, self.time == self.end, False, {}
+
+    def render(self):
+        return np.full((8, 8, 3), self.time, np.uint8)
+
+
+class Mute(Walk):
+    """Has no picture of itself."""
+
+    def render(self):
+        return None
 
 
 class Mortal(Walk):
@@ -71,8 +85,8 @@ class ShowingNaN(Walk):
 class Unopenable(Walk):
     """Opens in the first process that asks, and in no worker."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
         if os.environ.get("SENSORIUM_TEST_PARENT") != str(os.getpid()):
             raise RuntimeError("no display")
 
@@ -80,7 +94,7 @@ class Unopenable(Walk):
 class Pictures(gymnasium.Env):
     """A grey picture; the reward is its brightness times the action."""
 
-    def __init__(self):
+    def __init__(self, render_mode=None):
         self.observation_space = spaces.Box(0, 255, (4, 5, 3), np.uint8)
         self.action_space = spaces.Box(-1, 1, (1,))
 
@@ -97,20 +111,20 @@ class Pictures(gymnasium.Env):
 class Words(Walk):
     """Observes a Dict."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
         self.observation_space = spaces.Dict({"a": self.observation_space})
 
 
 class Pairs(Walk):
     """Is driven by a MultiDiscrete."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
         self.action_space = spaces.MultiDiscrete([2, 3])
 
 
-for kind in (Walk, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Pictures, Words, Pairs):
+for kind in (Walk, Mute, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Pictures, Words, Pairs):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )

@@ -1,17 +1,22 @@
 """What is shown is what happened."""
 
+import jax
 import numpy as np
 import pytest
 
 from sensorium.analysis import figures
-from sensorium.analysis.traces import collect_codes, trace_episode
+from sensorium.analysis.traces import collect_codes, trace_episode, trace_on_host
+from sensorium.analysis.video import write_video
 from sensorium.envs import CartPoleSwingUpHarder, Perturbed
+from sensorium.errors import ConfigError
 from sensorium.evaluation import evaluation_keys
 from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, Shuffle, compose
-from sensorium.rollout import run_episode
+from sensorium.policies import AttentionNeuronConfig
+from sensorium.rollout import HostEngine, make_world, run_episode
 from sensorium.zoo import load
 
 STEPS = 60
+WALK = "gym:tests.host_worlds:Walk-v0"
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +94,43 @@ def test_figures_are_drawn(policy, key, tmp_path):
     for path in tmp_path.iterdir():
         assert imageio.imread(path).std() > 5, path
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.fixture(scope="module")
+def walker():
+    """An untrained agent for a tiny world on the host."""
+    return AttentionNeuronConfig(num_queries=4, message_size=4).build(2, 2, jax.random.key(3))
+
+
+def test_a_trace_on_the_host_is_the_episode_that_is_scored(walker, key):
+    plain, perturbation = make_world(WALK), compose(NoiseChannels(2), Reshuffle(3))
+    trace = trace_on_host(walker, plain, perturbation, key, 20)
+    with HostEngine(make_world(WALK, perturbation), workers=0) as engine:
+        scored = engine.run_episodes(walker, key[None])
+    assert len(trace.reward) == scored.length[0]
+    np.testing.assert_allclose(trace.reward, scored.rewards[0, : len(trace.reward)], atol=1e-4)
+    source = np.asarray(trace.source)
+    for time in range(len(source)):
+        real = source[time] >= 0
+        np.testing.assert_allclose(
+            trace.channels[time, real], trace.sensors[time, source[time, real]], atol=1e-6
+        )
+    assert len({tuple(row) for row in source.tolist()}) >= 2
+
+
+def test_the_ant_is_shown_with_the_names_of_its_sensors(tmp_path, key):
+    pytest.importorskip("pybullet_envs_gymnasium", reason="the extra `ant` is not installed")
+    world = make_world("gym:AntBulletEnv-v0")
+    assert len(set(world.sensor_names)) == 28
+    agent = AttentionNeuronConfig(num_queries=4, message_size=4).build(28, 8, key)
+    trace = trace_on_host(agent, world, Shuffle(), key, 6)
+    assert trace.states.shape == (6, 240, 320, 3)
+    assert not np.array_equal(trace.states[0], trace.states[5])  # it moves
+    assert write_video(tmp_path / "ant.mp4", trace, world.sensor_names, "ant", 60) == 3
+    figures.episode(tmp_path / "ant.png", trace, world.sensor_names)
+    assert (tmp_path / "ant.png").stat().st_size > 20_000
+
+
+def test_a_world_that_cannot_draw_itself(walker, key):
+    with pytest.raises(ConfigError, match="Mute-v0 cannot draw itself"):
+        trace_on_host(walker, make_world("gym:tests.host_worlds:Mute-v0"), Identity(), key, 5)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from sensorium.analysis.style import COLOURS, figure
+from sensorium.analysis.style import COLOURS, figure, sensor_colours
 from sensorium.analysis.traces import EpisodeTrace
 from sensorium.evaluation.recovery import Recovery
 
@@ -36,16 +36,23 @@ def episode(path: Path | str, trace: EpisodeTrace, names: tuple[str, ...]) -> No
     with figure(path, width=8.0, height=8.0) as drawn:
         channels, attention, code, outcome = drawn.subplots(4, 1, sharex=True)
         colours = np.ones((source.shape[1], steps, 3))
-        palette = np.array([_rgb(colour) for colour in COLOURS])
+        hues = sensor_colours(len(names))
+        palette = np.array([_rgb(hue) for hue in hues])
         for channel in range(source.shape[1]):
             known = source[:, channel] >= 0
-            colours[channel, known] = palette[source[known, channel] % len(palette)]
+            colours[channel, known] = palette[source[known, channel]]
             colours[channel, ~known] = 0.8
         channels.imshow(colours, aspect="auto", interpolation="nearest")
         channels.set_title("which sensor arrives in which channel (grey: noise)")
         channels.set_ylabel("channel")
-        handles = [_patch(COLOURS[index % len(COLOURS)], name) for index, name in enumerate(names)]
-        channels.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1.0))
+        handles = [_patch(hue, name) for hue, name in zip(hues, names, strict=True)]
+        channels.legend(
+            handles=handles,
+            loc="upper left",
+            bbox_to_anchor=(1.01, 1.0),
+            ncols=1 + len(names) // 12,
+            fontsize=8 if len(names) <= 12 else 6,
+        )
         if trace.attention is not None:
             weights = np.abs(np.asarray(trace.attention)[:steps]).mean(axis=1).T
             attention.imshow(weights, aspect="auto", cmap="magma", vmin=0, interpolation="nearest")

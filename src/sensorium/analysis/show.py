@@ -6,13 +6,17 @@ import numpy as np
 from rich.console import Console
 
 from sensorium.analysis import figures
-from sensorium.analysis.traces import trace_episode
+from sensorium.analysis.traces import trace_episode, trace_on_host
 from sensorium.analysis.video import write_video
-from sensorium.envs import make
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.envs import CartPoleSwingUpHarder
 from sensorium.errors import ConfigError
 from sensorium.evaluation import evaluation_keys
 from sensorium.perturbations import NoiseChannels, Perturbation, Reshuffle, compose
+from sensorium.rollout import make_world
 from sensorium.zoo import Agent
+
+_HOST_SPEED = 60  # steps of PyBullet's worlds in a second of theirs, and of most others
 
 
 def show(
@@ -40,7 +44,8 @@ def show(
         ConfigError: A number is out of range.
         WriteError: A file could not be written.
     """
-    world = make(agent.recipe.env)
+    world = make_world(agent.recipe.env)
+    assert isinstance(world, CartPoleSwingUpHarder | HostWorld)
     if not 1 <= steps <= world.max_steps:
         raise ConfigError(f"steps must be between 1 and {world.max_steps}, got {steps}.")
     parts: list[Perturbation] = []
@@ -51,8 +56,11 @@ def show(
     perturbation = compose(*parts)
     # Many starts are lost whatever one does, and would show nothing: take the first that lasts
     for key in evaluation_keys(seed, 20):
-        trace = trace_episode(agent.policy, world, perturbation, key, steps)
-        if bool(np.asarray(trace.alive)[-1]):
+        if isinstance(world, HostWorld):
+            trace = trace_on_host(agent.policy, world, perturbation, key, steps)
+        else:
+            trace = trace_episode(agent.policy, world, perturbation, key, steps)
+        if int(np.asarray(trace.alive).sum()) == steps:
             break
     console = Console()
     console.print(
@@ -61,7 +69,11 @@ def show(
         highlight=False,
     )
     if video is not None:
-        count = write_video(video, trace, world.sensor_names, f"{agent.name}, {perturbation}")
+        title, speed = (
+            f"{agent.name}, {perturbation}",
+            _HOST_SPEED if isinstance(world, HostWorld) else 100,
+        )
+        count = write_video(video, trace, world.sensor_names, title, speed)
         console.print(f"Wrote {video} ({count} frames).", highlight=False)
     if figure is not None:
         figures.episode(figure, trace, world.sensor_names)

@@ -5,16 +5,27 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 from cycler import cycler
 
 matplotlib.use("Agg")  # files only: no window, no display needed
 from matplotlib import pyplot as plt
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from sensorium.serialisation import atomic_write
 
 COLOURS = ("#2b5078", "#d66830", "#5a8f3c", "#8a4f9e", "#b8912c", "#4aa3a3")
 NOISE = "#b0b0b0"
+
+
+def sensor_colours(count: int) -> list[str]:
+    """A colour for each sensor; neighbours are alike where there are many."""
+    if count <= len(COLOURS):
+        return list(COLOURS[:count])
+    scale = matplotlib.colormaps["turbo"]
+    return [to_hex(scale(place)) for place in np.linspace(0.04, 0.96, count)]
+
 
 _RC = {
     "figure.dpi": 120,

@@ -8,9 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.opening import open_env
 from sensorium.envs import Environment, Perturbed
+from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, SensoryCarry, SensoryPolicy
+from sensorium.rollout.acting import begin_senses, sense
+from sensorium.rollout.host import seeds_of
 from sensorium.types import Key, Keys, PyTree
 
 
@@ -29,7 +34,7 @@ class EpisodeTrace(NamedTuple):
     reward: Float[Array, " T"]
     alive: Array
     states: PyTree
-    """States of the world, each leaf with a leading axis T."""
+    """States of the world, each leaf with a leading axis T; pictures (RGB) of a world on the host."""
 
 
 @eqx.filter_jit
@@ -78,6 +83,84 @@ def trace_episode(
     carry = policy.initial_carry(perturbed.num_sensors)
     start = (channels, state, carry, jnp.ones((), bool))
     return jax.lax.scan(step, start, jnp.arange(steps))[1]
+
+
+def trace_on_host(
+    policy: Policy, world: HostWorld, perturbation: Perturbation, key: Key, steps: int
+) -> EpisodeTrace:
+    """Run one episode of a world on the host, with pictures of it; the same as engines run.
+
+    Args:
+        policy: The agent.
+        world: An unperturbed world, of flat observations.
+        perturbation: What happens to its senses.
+        key: Decides the start and all noise.
+        steps: T, how many steps to keep.
+
+    Returns:
+        The trace; after an early end it is shorter.
+
+    Raises:
+        ConfigError: The world cannot draw itself.
+    """
+    policy = policy.with_code_scale(perturbation.code_scale)
+    count = world.raw_observation_shape[0]
+    carry = policy.initial_carry(perturbation.num_channels(count))
+    senses = begin_senses(perturbation, key, count)
+    env = open_env(world.name, render_mode="rgb_array")
+    kept = []
+    try:
+        observation, _ = env.reset(seed=int(seeds_of(key[None])[0]))
+        for time in range(steps):
+            picture = env.render()
+            if not isinstance(picture, np.ndarray):
+                raise ConfigError(f"{world.name} cannot draw itself.")
+            channels, sources, action, inside, carry, senses = _listen_and_act(
+                policy,
+                perturbation,
+                key,
+                jnp.asarray(time),
+                senses,
+                jnp.asarray(observation),
+                carry,
+            )
+            command = world.to_env_actions(np.asarray(action)[None])[0]
+            seen, reward, terminated, truncated, _ = env.step(command)
+            kept.append(
+                EpisodeTrace(
+                    sensors=observation,
+                    channels=channels,
+                    source=sources,
+                    attention=inside.attention,
+                    code=inside.code,
+                    action=action,
+                    reward=jnp.asarray(reward, jnp.float32),
+                    alive=jnp.ones((), bool),
+                    states=picture,
+                )
+            )
+            observation = seen
+            if terminated or truncated:
+                break
+    finally:
+        env.close()
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *kept)
+
+
+@eqx.filter_jit
+def _listen_and_act(
+    policy: Policy,
+    perturbation: Perturbation,
+    key: Key,
+    time: Array,
+    senses: PyTree,
+    observation: Array,
+    carry: PyTree,
+) -> tuple:
+    channels, senses = sense(perturbation, key, time, senses, observation)
+    sources = perturbation.sources(senses, observation.shape[0])
+    action, carry, inside = policy.step(channels, carry)
+    return channels, sources, action, inside, carry, senses
 
 
 def collect_codes(

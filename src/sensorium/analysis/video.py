@@ -1,4 +1,4 @@
-"""An episode as a video: cart, incoming sensors in their present order, attention, code."""
+"""An episode as a video: the world, incoming sensors in their present order, attention, code."""
 
 import os
 import tempfile
@@ -13,26 +13,29 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
-from sensorium.analysis.style import COLOURS, NOISE
+from sensorium.analysis.style import NOISE, sensor_colours
 from sensorium.analysis.traces import EpisodeTrace
-from sensorium.envs import CartPoleState
 from sensorium.envs.drawing import draw_cartpole
 from sensorium.errors import WriteError
 
-_SPANS = np.array([2.4, 10.0, 1.0, 1.0, 10.0])  # a bar of full length, for each sensor
+_STRIDE = 2  # steps from frame to frame
 
 
 def write_video(
-    path: Path | str, trace: EpisodeTrace, names: tuple[str, ...], title: str, fps: int = 50
+    path: Path | str,
+    trace: EpisodeTrace,
+    names: tuple[str, ...],
+    title: str,
+    steps_per_second: int = 100,
 ) -> int:
-    """Write an mp4 in real time; at 50 frames a second, a frame for every second step.
+    """Write an mp4 in real time, a frame for every second step.
 
     Args:
         path: The file to create or replace; nothing is left if it fails.
         trace: What to show; the video ends with the episode.
         names: Names of the world's sensors.
         title: Shown above the picture.
-        fps: Frames a second; the world makes 100 steps a second.
+        steps_per_second: Of the world's own time.
 
     Returns:
         How many frames were written.
@@ -41,15 +44,14 @@ def write_video(
         WriteError: The file could not be written.
     """
     path = Path(path)
-    stride = max(1, 100 // fps)
-    frames = range(0, max(int(np.asarray(trace.alive).sum()), 1), stride)
+    frames = range(0, max(int(np.asarray(trace.alive).sum()), 1), _STRIDE)
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".mp4")
         os.close(handle)
         panel = _Panel(trace, names, title)
-        with warnings.catch_warnings(), _writer(temporary, fps) as video:
+        with warnings.catch_warnings(), _writer(temporary, steps_per_second // _STRIDE) as video:
             warnings.simplefilter("ignore", RuntimeWarning)  # JAX's, of forks: this one is ffmpeg
             for step in frames:
                 video.append_data(panel.frame(step))
@@ -76,12 +78,15 @@ class _Panel:
     def __init__(self, trace: EpisodeTrace, names: tuple[str, ...], title: str):
         self._trace = jax.tree.map(np.asarray, trace)
         self._names = names
+        self._hues = sensor_colours(len(names))
+        # A bar is of full length where its sensor reads the most of all the episode
+        self._spans = np.maximum(np.abs(self._trace.sensors).max(axis=0), 1e-6)
         self._figure = plt.figure(figsize=(9.6, 5.44), dpi=100, constrained_layout=True)
         grid = self._figure.add_gridspec(2, 3, width_ratios=(2.2, 1.3, 1.3), height_ratios=(3, 1))
         self._figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
         world = self._figure.add_subplot(grid[0, 0])
         world.axis("off")
-        self._picture = world.imshow(draw_cartpole(self._state(0)))
+        self._picture = world.imshow(self._draw(0))
         self._caption = world.set_title("", fontsize=9, loc="left")
         count = self._trace.channels.shape[1]
         senses = self._figure.add_subplot(grid[0, 1])
@@ -89,7 +94,7 @@ class _Panel:
         senses.set(xlim=(-1, 1), ylim=(count - 0.5, -0.5), xticks=[])
         senses.set_title("what arrives", fontsize=9, loc="left")
         senses.set_yticks(np.arange(count))
-        senses.tick_params(length=0, labelsize=7)
+        senses.tick_params(length=0, labelsize=7 if count <= 16 else 5.5)
         senses.axvline(0, color="0.5", linewidth=0.6)
         self._senses = senses
         attention = self._figure.add_subplot(grid[0, 2])
@@ -110,14 +115,14 @@ class _Panel:
     def frame(self, step: int) -> np.ndarray:
         """The picture of one step, RGB."""
         trace = self._trace
-        self._picture.set_data(draw_cartpole(self._state(step)))
+        self._picture.set_data(self._draw(step))
         total = trace.reward[: step + 1].sum()
         self._caption.set_text(f"step {step}   return {total:.0f}")
         source = trace.source[step]
-        spans = np.where(source >= 0, _SPANS[np.clip(source, 0, 4)], 1.0)
+        spans = np.where(source >= 0, self._spans[source], 1.0)
         for bar, value, index in zip(self._bars, trace.channels[step] / spans, source, strict=True):
             bar.set_width(float(np.clip(value, -1, 1)))
-            bar.set_color(COLOURS[index % len(COLOURS)] if index >= 0 else NOISE)
+            bar.set_color(self._hues[index] if index >= 0 else NOISE)
         self._senses.set_yticklabels(
             [self._names[index] if index >= 0 else "noise" for index in source]
         )
@@ -132,5 +137,7 @@ class _Panel:
     def close(self) -> None:
         plt.close(self._figure)
 
-    def _state(self, step: int) -> CartPoleState:
-        return jax.tree.map(lambda leaf: leaf[step], self._trace.states)
+    def _draw(self, step: int) -> np.ndarray:
+        if isinstance(self._trace.states, np.ndarray):
+            return self._trace.states[step]
+        return draw_cartpole(jax.tree.map(lambda leaf: leaf[step], self._trace.states))

@@ -18,6 +18,16 @@ import gymnasium
 from sensorium.errors import MissingExtraError, did_you_mean
 
 _MARK = "BulletEnv-"
+_ANT = (
+    *("height", "goal sin", "goal cos", "speed x", "speed y", "speed z", "roll", "pitch"),
+    *(
+        f"{joint} {leg}{moving}"
+        for leg in range(1, 5)
+        for joint in ("hip", "ankle")
+        for moving in ("", " speed")
+    ),
+    *(f"foot {leg}" for leg in range(1, 5)),
+)
 
 
 def knows(name: str) -> bool:
@@ -25,12 +35,20 @@ def knows(name: str) -> bool:
     return _MARK in name
 
 
-def open_env(name: str, training_reward: bool = False) -> gymnasium.Env:
+def sensor_names(name: str) -> tuple[str, ...] | None:
+    """What the sensors of one of PyBullet's worlds are; None where nobody wrote it down."""
+    return _ANT if name == "AntBulletEnv-v0" else None
+
+
+def open_env(
+    name: str, training_reward: bool = False, render_mode: str | None = None
+) -> gymnasium.Env:
     """Open one of PyBullet's worlds.
 
     Args:
         name: Such as `"AntBulletEnv-v0"`.
         training_reward: Pay `TrainingReward` instead of the world's own.
+        render_mode: `rgb_array` for pictures.
 
     Raises:
         MissingExtraError: PyBullet is not installed.
@@ -47,7 +65,7 @@ def open_env(name: str, training_reward: bool = False) -> gymnasium.Env:
         if name not in gymnasium.registry:
             theirs = [known for known in gymnasium.registry if knows(known)]
             raise did_you_mean("PyBullet environment", name, theirs)
-        env: gymnasium.Env = gymnasium.make(name, disable_env_checker=True)
+        env: gymnasium.Env = gymnasium.make(name, disable_env_checker=True, render_mode=render_mode)
         env.reset(seed=0)  # see the departures above
     return TrainingReward(env) if training_reward else env
 

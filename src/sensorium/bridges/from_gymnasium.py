@@ -23,6 +23,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
+from sensorium.bridges import bullet
 from sensorium.bridges.opening import open_env
 from sensorium.envs import World
 from sensorium.errors import ConfigError
@@ -71,6 +72,12 @@ class HostWorld(World):
                 "flat observations only."
             )
         return (self.perturbation.num_channels(shape[0]),)
+
+    @property
+    def sensor_names(self) -> tuple[str, ...]:
+        """What each channel of an unperturbed flat observation is, as far as that is known."""
+        count = self.raw_observation_shape[0]
+        return bullet.sensor_names(self.name) or tuple(f"sensor {i}" for i in range(count))
 
     @property
     def raw_observation_shape(self) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy
-from sensorium.types import Keys, PyTree
+from sensorium.types import Key, Keys, PyTree
 
 _SENSES = 1  # folded into the key of an episode, as in `envs.Perturbed`
 
@@ -84,6 +84,22 @@ class PolicyActor(Actor):
         return np.asarray(actions)
 
 
+def begin_senses(perturbation: Perturbation, key: Key, sensors: int) -> PyTree:
+    """The senses at the start of the episode of `key`."""
+    return perturbation.init(jax.random.fold_in(key, _SENSES), sensors)
+
+
+def sense(
+    perturbation: Perturbation, key: Key, time: Array, senses: PyTree, observation: Array
+) -> tuple[Array, PyTree]:
+    """What arrives at a step of the episode of `key`, and the senses after it."""
+    key = jax.random.fold_in(jax.random.fold_in(key, _SENSES + 1), time)
+    readings = observation.astype(jnp.float32)
+    if perturbation == Identity():  # pictures pass by
+        return readings, senses
+    return perturbation.apply(key, senses, readings)
+
+
 @eqx.filter_jit
 def _act(
     policies: Policy,
@@ -101,7 +117,7 @@ def _act(
 
     def start(policy: Policy, key: Array) -> Memories:
         carry = policy.initial_carry(sensors)
-        senses = perturbation.init(jax.random.fold_in(key, _SENSES), observations.shape[1])
+        senses = begin_senses(perturbation, key, observations.shape[1])
         return Memories(carry, senses, jnp.zeros((), jnp.int32))
 
     def lane(
@@ -111,10 +127,7 @@ def _act(
         key = jax.random.wrap_key_data(key)
         blank = start(policy, key)
         now = jax.tree.map(lambda new, old: jnp.where(started, new, old), blank, before or blank)
-        key = jax.random.fold_in(jax.random.fold_in(key, _SENSES + 1), now.time)
-        readings, senses = observation.astype(jnp.float32), now.senses
-        if perturbation != Identity():  # pictures pass by
-            readings, senses = perturbation.apply(key, senses, readings)
+        readings, senses = sense(perturbation, key, now.time, now.senses, observation)
         action, carry, _ = policy.step(readings, now.carry)
         return action, Memories(carry, senses, now.time + 1)
 
