@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 # The same examples on every run: whether a test passes is not left to chance
-hypothesis.settings.register_profile("fixed", derandomize=True)
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("fixed")
 
 

@@ -9,30 +9,49 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sensorium.reproduce.published import AN_TABLE_6, an_table_2
+from sensorium.reproduce.published import AN_TABLE_6, AN_TABLE_6_ANT, an_table_2, an_table_4
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 RESULTS = ROOT / "docs/results.md"
 COLUMNS = {
-    "plain": "plain",
-    "shuffled": "shuffled",
-    "doubled": "doubled",
-    "+5 noise channels": "+5 noise",
-    "reshuffled every 25": "every 25",
-    "reshuffled every 100": "every 100",
+    "cartpole": {
+        "plain": "plain",
+        "shuffled": "shuffled",
+        "doubled": "doubled",
+        "+5 noise channels": "+5 noise",
+        "reshuffled every 25": "every 25",
+        "reshuffled every 100": "every 100",
+    },
+    "ant": {
+        "plain": "plain",
+        "shuffled": "shuffled",
+        "+5 noise channels": "+5 noise",
+        "reshuffled every 25": "every 25",
+        "reshuffled every 100": "every 100",
+        "reshuffled every 500": "every 500",
+    },
+}
+PAPERS = {
+    "cartpole": lambda name: an_table_2(name) | (AN_TABLE_6 if "pi" in name else {}),
+    "ant": lambda name: an_table_4(name) | (AN_TABLE_6_ANT if "pi" in name else {}),
 }
 
 
-def score_table():
+def cards(world):
+    paths = sorted((ROOT / "zoo").glob(f"{world}-*.json"))
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def score_table(world):
+    columns = COLUMNS[world]
     lines = [
-        "| agent | parameters | " + " | ".join(COLUMNS.values()) + " | trained in |",
-        "|---|--:|" + "--:|" * (len(COLUMNS) + 1),
+        "| agent | parameters | " + " | ".join(columns.values()) + " | trained in |",
+        "|---|--:|" + "--:|" * (len(columns) + 1),
     ]
-    for path in sorted((ROOT / "zoo").glob("*.json")):
-        card = json.loads(path.read_text())
+    for card in cards(world):
         cells = []
-        for senses in COLUMNS:
+        for senses in columns:
             score = card["scores"].get(senses)
             cells.append("-" if score is None else f"{score['mean']:.0f} ± {score['std']:.0f}")
         minutes = card["training_seconds"] / 60
@@ -41,14 +60,13 @@ def score_table():
     return "\n".join(lines)
 
 
-def details():
+def details(world):
     lines = [
         "| agent | senses | mean ± sd | 95% interval | IQM | solved | paper |",
         "|---|---|--:|--:|--:|--:|--:|",
     ]
-    for path in sorted((ROOT / "zoo").glob("*.json")):
-        card = json.loads(path.read_text())
-        paper = an_table_2(card["name"]) | (AN_TABLE_6 if "pi" in card["name"] else {})
+    for card in cards(world):
+        paper = PAPERS[world](card["name"])
         for senses, score in card["scores"].items():
             low, high = score["ci95"]
             lines.append(
@@ -59,13 +77,20 @@ def details():
     return "\n".join(lines)
 
 
+TABLES = [
+    (page, f"{world}-scores", make(world))
+    for world in COLUMNS
+    for page, make in ((README, score_table), (RESULTS, details))
+]
+
+
 def _between(text, name):
     return re.search(rf"<!-- {name}.*?-->\n(.*?)<!-- /{name} -->", text, re.S).group(1)
 
 
 def test_scores_are_those_of_the_cards():
-    assert _between(README.read_text(), "scores").strip() == score_table()
-    assert _between(RESULTS.read_text(), "scores").strip() == details()
+    for page, name, table in TABLES:
+        assert _between(page.read_text(), name).strip() == table, f"{page.name}: {name}"
 
 
 def test_tree_is_the_disk():
@@ -96,6 +121,6 @@ def test_links_and_pictures_exist():
 
 
 if __name__ == "__main__":
-    for page, table in ((README, score_table()), (RESULTS, details())):
+    for page, name, table in TABLES:
         text = page.read_text()
-        page.write_text(text.replace(_between(text, "scores"), table + "\n"))
+        page.write_text(text.replace(_between(text, name), table + "\n"))

@@ -72,7 +72,8 @@ def test_it_learns_whichever_sensor_comes_first(tmp_path):
     tests = []
     zoo.train(recipe, tmp_path / "run", quiet=True, on_generation=tests.append)
     first, last = tests[0], tests[-1]
-    assert last["test"] > first["test"] + 3.0, tests
+    assert last["mean"] > first["mean"] + 3.0, tests  # of about -14, with exploration
+    assert last["best_test"] > first["test"] + 1.0, tests
     assert last["explained"] > 0.2
     assert last["identity"] < first["identity"]
 
@@ -107,7 +108,7 @@ def test_evolution_starts_from_a_named_agent(tmp_path):
     with HostEngine(make_world(WALK, Shuffle()), workers=0) as engine:
         trainer = recipe.make_trainer(engine, tmp_path, start=start)
         centre = trainer.candidates(trainer.init(jax.random.key(5)))
-    assert np.array_equal(to_vector(centre)[0], to_vector(first))
+    assert np.array_equal(to_vector(jax.tree.map(lambda leaf: leaf[0], centre)), to_vector(first))
 
 
 def test_a_worker_that_dies_is_replaced(tmp_path, monkeypatch):

@@ -1,16 +1,24 @@
-"""The PyBullet ant: a teacher, its clones, and evolution."""
+"""The PyBullet ant: a teacher, its clones, what they learn from the reward, and evolution."""
 
 import dataclasses
 
-from sensorium.perturbations import Shuffle
-from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
+from sensorium.perturbations import Identity, Shuffle
+from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, KeyMap
 from sensorium.recipes.recipe import Recipe
-from sensorium.training import CloningConfig, PpoConfig
+from sensorium.training import (
+    CloningConfig,
+    EvolutionConfig,
+    PpoConfig,
+    RecurrentPpoConfig,
+    StrategyConfig,
+)
 
 _WORLD = "gym:AntBulletEnv-v0"
 
 _PAPER = AttentionNeuronConfig(num_queries=32, bias=True, scale=True, controller_sizes=(32,))
-_LARGE = AttentionNeuronConfig(num_queries=32, bias=True, scale=True, controller_sizes=(128, 128))
+_LARGE = dataclasses.replace(_PAPER, controller_sizes=(128, 128))
+_NLA = dataclasses.replace(_PAPER, key_map=KeyMap.NLA_INVARIANT)
+_NLA_PUBLISHED = dataclasses.replace(_PAPER, key_map=KeyMap.NLA_PUBLISHED)
 
 FEED_FORWARD = Recipe(
     name="ant-fnn",
@@ -24,10 +32,10 @@ CLONE = Recipe(
     name="ant-pi-clone",
     summary="The paper's small student (2,504 parameters), cloned from the feed-forward teacher.",
     policy=_PAPER,
-    trainer=CloningConfig(teacher="ant-fnn"),
+    trainer=CloningConfig(teacher="ant-fnn", learning_rate=3e-3, total_batches=640),
     env=_WORLD,
     perturbation=Shuffle(),
-    generations=100,
+    generations=40,
     test_every=10,
     test_episodes=16,
 )
@@ -39,4 +47,74 @@ CLONE_LARGE = dataclasses.replace(
     policy=_LARGE,
 )
 
-RECIPES = (FEED_FORWARD, CLONE, CLONE_LARGE)
+WALKER = dataclasses.replace(
+    CLONE,
+    name="ant-pi",
+    summary="The small student, which went on to learn from the reward by PPO.",
+    trainer=RecurrentPpoConfig(),
+    start="ant-pi-clone",
+    generations=20,
+    test_every=2,
+    checkpoint_every=1,
+)
+
+WALKER_LARGE = dataclasses.replace(
+    WALKER,
+    name="ant-pi-large",
+    summary="The larger student, which went on to learn from the reward by PPO.",
+    policy=_LARGE,
+    start="ant-pi-clone-large",
+)
+
+NLA = dataclasses.replace(
+    WALKER,
+    name="ant-nla",
+    summary="Nonlinear attention in the invariant form, by PPO from random weights.",
+    policy=_NLA,
+    start="",
+)
+
+NLA_PUBLISHED = dataclasses.replace(
+    NLA,
+    name="ant-nla-published",
+    summary="Nonlinear attention as published (not invariant), by PPO from random weights.",
+    policy=_NLA_PUBLISHED,
+    perturbation=Identity(),
+)
+
+EVOLUTION = dataclasses.replace(
+    WALKER,
+    name="ant-pi-evolution",
+    summary="The paper's agent by evolution from zeros, with the paper's reward for training.",
+    trainer=EvolutionConfig(strategy=StrategyConfig("cma-es"), population=64, rollouts=1),
+    start="",
+    training_reward=True,
+    generations=500,
+    test_every=20,
+    checkpoint_every=5,
+)
+
+EVOLVED_CLONE = dataclasses.replace(
+    EVOLUTION,
+    name="ant-pi-evolved",
+    summary="The small student, which went on by evolution with the paper's reward for training.",
+    trainer=EvolutionConfig(
+        strategy=StrategyConfig("pgpe", sigma=0.03, learning_rate=0.01),
+        population=64,
+        rollouts=1,
+        start_at_zero=False,
+    ),
+    start="ant-pi",
+)
+
+RECIPES = (
+    FEED_FORWARD,
+    CLONE,
+    CLONE_LARGE,
+    WALKER,
+    WALKER_LARGE,
+    NLA,
+    NLA_PUBLISHED,
+    EVOLUTION,
+    EVOLVED_CLONE,
+)

@@ -108,8 +108,8 @@ class ClusterEngine(Engine):
         parameters = jax.tree.map(np.asarray, parameters)
         population = jax.tree.leaves(parameters)[0].shape[0]
         key_data = np.asarray(jax.random.key_data(keys))
-        width = min(len(key_data), _episodes(self.world))
-        height = _episodes(self.world) // width
+        width = min(len(key_data), episodes_of_a_task(self.world))
+        height = episodes_of_a_task(self.world) // width
         columns = range(0, len(key_data), width)
         tasks = [
             self._task.remote(
@@ -169,7 +169,8 @@ def _engine(world: World) -> Engine:
     return DeviceEngine(world)
 
 
-def _episodes(world: World) -> int:
+def episodes_of_a_task(world: World) -> int:
+    """How many, at most."""
     return LANES if isinstance(world, HostWorld) else DEVICE_EPISODES
 
 
