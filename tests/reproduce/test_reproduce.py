@@ -1,11 +1,12 @@
 """Every table and figure runs; with untrained agents in place of the zoo's, and few episodes."""
 
+import dataclasses
 import json
 
 import pytest
 
 from sensorium import recipes, reproduce
-from sensorium.errors import UnknownNameError
+from sensorium.errors import ConfigError, UnknownNameError
 from sensorium.serialisation import save_pytree
 
 
@@ -62,3 +63,37 @@ def test_table_3_reads_the_sensors_out_of_the_code(small_zoo, tmp_path):
 def test_unknown_table(tmp_path):
     with pytest.raises(UnknownNameError, match="did you mean 'figure-4'"):
         reproduce.run("figure4", episodes=1, seed=0, out=tmp_path, json=None)
+
+
+@pytest.fixture
+def ant_zoo(tmp_path, monkeypatch):
+    """Untrained agents under the ant's names, in a world that is soon over."""
+    env = "gym:tests.host_worlds:Walk-v0"
+    for name in ("ant-fnn", "ant-pi", "ant-pi-large"):
+        recipe = dataclasses.replace(recipes.find(name), env=env)
+        save_pytree(
+            tmp_path / "zoo" / f"{name}.safetensors",
+            recipe.blank_policy(),
+            {"recipe": recipe.to_json()},
+        )
+    monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path / "zoo"))
+    monkeypatch.setattr("sensorium.reproduce.ant.ENV", env)
+
+
+def test_tables_of_the_ant(ant_zoo, tmp_path):
+    rows = run("table-4", tmp_path)
+    agents = ("ant-fnn", "ant-pi", "ant-pi-large")
+    assert [(row["agent"], row["perturbation"]) for row in rows] == [
+        (agent, senses) for agent in agents for senses in ("plain", "shuffled")
+    ]
+    assert {row["env"] for row in rows} == {"gym:tests.host_worlds:Walk-v0"}
+    papers = {row["agent"]: row["paper"] for row in rows if row["perturbation"] == "shuffled"}
+    assert papers == {"ant-fnn": "-", "ant-pi": "2034", "ant-pi-large": "2579 ± 457"}
+    rows = run("table-6-ant", tmp_path)
+    assert [row["paper"] for row in rows] == ["2053", "2406", "2548"] * 2
+    assert {row["agent"] for row in run("nla-table-3", tmp_path)} == {"ant-pi"}
+
+
+def test_a_table_of_agents_that_nobody_trained(small_zoo, tmp_path):
+    with pytest.raises(ConfigError, match=r"None of ant-fnn, .* is in the zoo"):
+        reproduce.run("table-4", episodes=1, seed=0, out=tmp_path, json=None)

@@ -46,9 +46,9 @@ class RecurrentPpoConfig:
     """Over how many rounds the learning rates fall to zero."""
     epochs: int = 10
     """How often each round is learned from."""
-    groups: int = 4
+    groups: int = 8
     """Into which the environments of a round are divided, for an update each."""
-    learning_rate: float = 6e-4
+    learning_rate: float = 3e-4
     """Of the agent, at the start."""
     critic_learning_rate: float = 1e-3
     """Of the critic, at the start."""
@@ -58,9 +58,9 @@ class RecurrentPpoConfig:
     """At the start, in which only the critic learns: the agent may be good already."""
     discount: float = 0.99
     """γ, for each step of the world."""
-    trace_decay: float = 0.95
+    trace_decay: float = 0.9
     """λ of generalised advantage estimation."""
-    clip_range: float = 0.2
+    clip_range: float = 0.4
     """ε: how far an update may move the probability of an action."""
     exploration: float = -1.2
     """Logarithm of the first standard deviation of actions."""
