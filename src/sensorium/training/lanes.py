@@ -1,0 +1,241 @@
+"""An agent that explores, in environments side by side, and all that it senses, does and earns there."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.pool import PoolVectorEnv
+from sensorium.errors import WorldError
+from sensorium.policies import Linear, Policy
+from sensorium.types import Key, PyTree
+
+_ATTEMPTS = 3  # losses of workers before any episode ends
+
+
+class Student(NamedTuple):
+    """What the policy's gradient changes."""
+
+    policy: Policy
+    exploration: Float[Array, " A"]
+    """Logarithm of the standard deviation of each action."""
+    probe: Linear
+    """From what a sensor says to which one it is; the last class is noise."""
+
+
+class RewardScale(NamedTuple):
+    """Running moments of discounted returns; rewards are divided by their standard deviation."""
+
+    steps: Float[Array, ""]
+    mean: Float[Array, ""]
+    squares: Float[Array, ""]
+
+
+class Memories(NamedTuple):
+    """Of the environments side by side, the last axis of every leaf."""
+
+    carry: PyTree
+    senses: PyTree
+
+
+class Moment(NamedTuple):
+    """What was sensed and done in one step of all R environments; a round stacks T of them."""
+
+    started: Bool[Array, "... R"]
+    readings: Float[Array, "... C R"]
+    sources: Int[Array, "... C R"]
+    drawn: Float[Array, "... A R"]
+    """Actions before they are cut to [-1, 1]."""
+    log_probability: Float[Array, "... R"]
+
+
+class Outcome(NamedTuple):
+    """What came of it."""
+
+    observation: Float[Array, "T N R"]
+    """Before the step, unperturbed."""
+    next_observation: Float[Array, "T N R"]
+    """After it, and before any restart."""
+    reward: Float[Array, "T R"]
+    terminated: Bool[Array, "T R"]
+    done: Bool[Array, "T R"]
+    """Terminated, truncated or lost."""
+
+
+class Lanes:
+    """The environments of a generation, and what each remembers from round to round."""
+
+    def __init__(self, pool: PoolVectorEnv, world: HostWorld, discount: float, hold: int, key: Key):
+        """Start all episodes, the first of each lane cut short at a random step.
+
+        Args:
+            pool: The environments, one a lane.
+            world: What they are, and what happens to their senses.
+            discount: Of the rewards, for their scale.
+            hold: Steps for which the same noise is added to the actions.
+            key: Decides everything.
+        """
+        self._pool = pool
+        self._world = world
+        self._discount = discount
+        self._hold = hold
+        self._random = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        self._memories: Memories | None = None
+        count = pool.num_envs
+        self._started = np.ones(count, bool)
+        self._steps = np.zeros(count, int)
+        self._limit = self._random.integers(1, world.max_steps + 1, count)
+        self._total = np.zeros(count)
+        self._discounted = np.zeros(count)
+        self._losses = 0
+        self._observations = self._reset(self._started)
+        self.returns: list[float] = []
+        """Of the episodes that ended by themselves or at the world's own limit."""
+
+    def live(self, student: Student, horizon: int, key: Key) -> tuple[Memories, Moment, Outcome]:
+        """One round: the memories before it, what was sensed and done, and what came of it."""
+        moments, outcomes = [], []
+        if self._memories is None:
+            self._memories = _blank(student, self._world, self._pool.num_envs)
+        before = self._memories
+        key, key_noise = jax.random.split(key)
+        for step in range(horizon):
+            observations = self._observations
+            actions, moment, self._memories = _act(
+                student,
+                self._world,
+                self._memories,
+                jnp.array(self._started),
+                jnp.asarray(observations, jnp.float32),
+                jax.random.fold_in(key, step),
+                jax.random.fold_in(key_noise, step // self._hold),
+            )
+            moments.append(moment)
+            seen, *rest = self._advance(np.asarray(actions))
+            outcomes.append((observations.T, seen.T, *rest))
+        stacked = (np.stack(column) for column in zip(*outcomes, strict=True))
+        outcome = Outcome(*(jnp.asarray(column) for column in stacked))
+        return before, jax.tree.map(lambda *leaves: jnp.stack(leaves), *moments), outcome
+
+    def scaled(self, outcome: Outcome, scale: RewardScale) -> tuple[Outcome, RewardScale]:
+        """The outcome with rewards of about 1, and what is now known of their size."""
+        count, mean, squares = (float(value) for value in scale)
+        rewards, done = np.asarray(outcome.reward), np.asarray(outcome.done)
+        for reward, over in zip(rewards, done, strict=True):
+            self._discounted = self._discount * self._discounted + reward
+            new = count + len(reward)
+            away = self._discounted.mean() - mean
+            squares += self._discounted.var() * len(reward) + away**2 * count * len(reward) / new
+            mean, count = mean + away * len(reward) / new, new
+            self._discounted = np.where(over, 0.0, self._discounted)
+        deviation = np.sqrt(squares / count + 1e-8)
+        scale = RewardScale(*(jnp.asarray(value, jnp.float32) for value in (count, mean, squares)))
+        return outcome._replace(reward=jnp.asarray(rewards / deviation, jnp.float32)), scale
+
+    def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, ...]:
+        seen, rewards, terminated, truncated, infos = self._pool.step(
+            self._world.to_env_actions(actions)
+        )
+        lost = self._mind_losses(infos)
+        if not np.isfinite(seen).all():
+            raise WorldError(f"{self._world.name} showed NaN or infinity.")
+        self._steps += 1
+        self._total += rewards
+        over = terminated | truncated | (self._steps >= self._world.max_steps)
+        ended = over & ~lost
+        self.returns += [float(total) for total in self._total[ended]]
+        if ended.any():
+            self._losses = 0
+        done = over | lost | (self._steps >= self._limit)
+        self._started = done
+        self._observations = self._reset(done) if done.any() else seen
+        return seen, rewards.astype(np.float32), terminated, done
+
+    def _reset(self, which: Bool[np.ndarray, " R"]) -> np.ndarray:
+        drawn = self._random.integers(2**31, size=len(which))
+        seeds = [int(seed) if reset else None for seed, reset in zip(drawn, which, strict=True)]
+        if self._steps.any():  # only the first episode of each is cut short
+            self._limit[which] = self._world.max_steps
+        self._steps[which] = 0
+        self._total[which] = 0.0
+        observations, infos = self._pool.reset(seed=seeds, options={"reset_mask": which})
+        lost = self._mind_losses(infos)
+        return self._reset(lost) if lost.any() else observations
+
+    def _mind_losses(self, infos: dict[str, object]) -> Bool[np.ndarray, " R"]:
+        """Which environments are gone with their worker; an episode that is lost ends there."""
+        lost = np.broadcast_to(np.asarray(infos.get("lost", False)), self._started.shape)
+        self._losses += bool(lost.any())
+        if self._losses > _ATTEMPTS:
+            raise WorldError(
+                f"{self._world.name} cannot go on: its worker {infos['reason']}, "
+                f"{self._losses} times before an episode ended."
+            )
+        return lost
+
+
+@eqx.filter_jit
+def _act(
+    student: Student,
+    world: HostWorld,
+    memories: Memories,
+    started: Bool[Array, " R"],
+    observations: Float[Array, "R N"],
+    key: Key,
+    key_noise: Key,
+) -> tuple[Float[Array, "R A"], Moment, Memories]:
+    """One step of the senses and the exploring agent, in every lane."""
+    policy, perturbation = student.policy, world.perturbation
+    count, sensors = observations.shape
+    deviations = jnp.exp(student.exploration)
+    noise = jax.random.normal(key_noise, (world.num_actions, count))
+
+    def lane(
+        key: Key, started: Array, memories: Memories, observation: Array, noise: Array
+    ) -> tuple:
+        key_init, key_apply = jax.random.split(key)
+        blank = Memories(
+            policy.initial_carry(world.num_sensors), perturbation.init(key_init, sensors)
+        )
+        carry, senses = where(started, blank, memories)
+        readings, senses = perturbation.apply(key_apply, senses, observation)
+        sources = perturbation.sources(senses, sensors)
+        mean, carry, _ = policy.step(readings, carry)
+        drawn = mean + deviations * noise
+        carry = policy.told(carry, jnp.clip(drawn, -1, 1))
+        return readings, sources, mean, drawn, Memories(carry, senses)
+
+    readings, sources, mean, drawn, memories = jax.vmap(
+        lane, in_axes=(0, -1, -1, -1, -1), out_axes=-1
+    )(jax.random.split(key, count), started, memories, observations.T, noise)
+    likelihood = log_probability(drawn, mean, student.exploration)
+    moment = Moment(started, readings, sources, drawn, likelihood)
+    return jnp.clip(drawn, -1, 1).T, moment, memories
+
+
+@eqx.filter_jit
+def _blank(student: Student, world: HostWorld, count: int) -> Memories:
+    """Memories to be replaced at once, since all episodes start."""
+
+    def lane(key: Key) -> Memories:
+        senses = world.perturbation.init(key, world.raw_observation_shape[0])
+        return Memories(student.policy.initial_carry(world.num_sensors), senses)
+
+    return jax.vmap(lane, out_axes=-1)(jax.random.split(jax.random.key(0), count))
+
+
+def log_probability(
+    drawn: Float[Array, "A R"], mean: Float[Array, "A R"], exploration: Float[Array, " A"]
+) -> Float[Array, " R"]:
+    """Of Gaussian actions, but for a constant."""
+    away = (drawn - mean) * jnp.exp(-exploration)[:, None]
+    return -jnp.sum(0.5 * away**2 + exploration[:, None], axis=0)
+
+
+def where(condition: Array, new: PyTree, old: PyTree) -> PyTree:
+    """One tree or the other."""
+    return jax.tree.map(lambda new, old: jnp.where(condition, new, old), new, old)
