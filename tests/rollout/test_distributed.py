@@ -11,9 +11,10 @@ import jax
 import numpy as np
 import pytest
 
+from sensorium import recipes
 from sensorium.errors import ClusterError, ConfigError
-from sensorium.rollout import EngineConfig, make_world, open_engine
-from sensorium.rollout.distributed import join
+from sensorium.rollout import DeviceEngine, EngineConfig, make_world, open_engine
+from sensorium.rollout.distributed import DistributedEngine, join
 from sensorium.serialisation import load_arrays
 from sensorium.training.checkpoints import BEST, LAST
 
@@ -116,6 +117,13 @@ def test_settings_that_do_not_fit(config, sentence):
     jax.devices()
     with pytest.raises(ConfigError, match=sentence):
         open_engine(make_world("CartPoleSwingUpHarder"), config)
+
+
+def test_only_evolution_is_shared_out(tmp_path):
+    with DeviceEngine(make_world("CartPoleSwingUpHarder")) as local:
+        engine = DistributedEngine(local)  # of one process
+        with pytest.raises(ConfigError, match="cartpole-pi is trained on one machine"):
+            recipes.find("cartpole-pi").make_trainer(engine, tmp_path)
 
 
 def test_the_first_process_does_not_come(monkeypatch):

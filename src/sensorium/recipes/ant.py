@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from sensorium.perturbations import Identity, Shuffle
+from sensorium.perturbations import Identity, Reshuffle, Shuffle
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, KeyMap
 from sensorium.recipes.recipe import Recipe
 from sensorium.training import (
@@ -20,6 +20,8 @@ _LARGE = dataclasses.replace(_PAPER, controller_sizes=(128, 128))
 _NLA = dataclasses.replace(_PAPER, key_map=KeyMap.NLA_INVARIANT)
 _NLA_PUBLISHED = dataclasses.replace(_PAPER, key_map=KeyMap.NLA_PUBLISHED)
 
+_CLONING = CloningConfig(teacher="ant-fnn", learning_rate=3e-3, total_batches=640)
+
 FEED_FORWARD = Recipe(
     name="ant-fnn",
     summary="Feed-forward teacher, trained by PPO of Stable-Baselines3: good, until its inputs move.",
@@ -32,7 +34,7 @@ CLONE = Recipe(
     name="ant-pi-clone",
     summary="The paper's small student (2,504 parameters), cloned from the feed-forward teacher.",
     policy=_PAPER,
-    trainer=CloningConfig(teacher="ant-fnn", learning_rate=3e-3, total_batches=640),
+    trainer=_CLONING,
     env=_WORLD,
     perturbation=Shuffle(),
     generations=40,
@@ -45,6 +47,8 @@ CLONE_LARGE = dataclasses.replace(
     name="ant-pi-clone-large",
     summary="The paper's larger student: one more layer, 128 units wide.",
     policy=_LARGE,
+    trainer=dataclasses.replace(_CLONING, total_batches=480),
+    generations=30,
 )
 
 WALKER = dataclasses.replace(
@@ -61,8 +65,9 @@ WALKER = dataclasses.replace(
 WALKER_LARGE = dataclasses.replace(
     WALKER,
     name="ant-pi-large",
-    summary="The larger student, which went on to learn from the reward by PPO.",
+    summary="The larger student, which went on by PPO while its sensors changed places every 100 steps.",
     policy=_LARGE,
+    perturbation=Reshuffle(100),
     start="ant-pi-clone-large",
 )
 

@@ -116,6 +116,10 @@ class Recipe:
         """
         if isinstance(self.trainer, PpoConfig):
             raise ConfigError(f"{self.name} is a teacher: train it with `sensorium teach`.")
+        if not isinstance(self.trainer, EvolutionConfig) and not engine.here:
+            raise ConfigError(
+                f"{self.name} is trained on one machine; --engine ray and jax are for evolution."
+            )
         scale = self.perturbation.code_scale
 
         def draw(key: Key) -> Policy:

@@ -50,6 +50,8 @@ class Portion:
 class ClusterEngine(Engine):
     """Any world on a Ray cluster."""
 
+    here = False
+
     def __init__(self, world: World, address: str | None = None):
         """Join a cluster, or start one on this machine.
 

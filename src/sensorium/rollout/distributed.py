@@ -77,6 +77,8 @@ def _wait_for(address: str) -> None:
 class DistributedEngine(Engine):
     """An engine of every process, each for its share of the population."""
 
+    here = False
+
     def __init__(self, local: Engine):
         """Share out what `local` would run alone; `join` comes first."""
         self.world = local.world

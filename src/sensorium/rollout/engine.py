@@ -30,6 +30,9 @@ class Engine(abc.ABC):
     leads: bool = True
     """Whether this process writes the run; of several that run the same program, one does."""
 
+    here: bool = True
+    """Whether episodes run on this machine alone."""
+
     @abc.abstractmethod
     def run_population(self, policies: Policy, keys: Keys) -> Episode:
         """P policies, R episodes each with the same R keys.

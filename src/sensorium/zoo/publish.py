@@ -22,8 +22,10 @@ from sensorium.perturbations import (
     Shuffle,
 )
 from sensorium.policies import FeedForwardPolicy, num_parameters
+from sensorium.recipes import Recipe
 from sensorium.rollout import ON_HOST, make_world
 from sensorium.serialisation import read_header, write_json
+from sensorium.training import CloningConfig
 from sensorium.training.checkpoints import BEST, LAST
 from sensorium.zoo.agent import Agent, load, zoo_directory
 
@@ -74,9 +76,22 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
         returns = [round(float(value), 2) for value in scores.returns]
         card["scores"][str(senses)] = dataclasses.asdict(scores.summary) | {"returns": returns}
     target = zoo_directory() / f"{agent.name}.safetensors"
-    Agent(agent.policy, agent.recipe, {}).save(target)
+    Agent(agent.policy, _without_paths(agent.recipe), {}).save(target)
     write_json(target.with_suffix(".json"), card)
     return target
+
+
+def _without_paths(recipe: Recipe) -> Recipe:
+    """The recipe with agents that it learned from named as in the zoo, not by where they lay."""
+    recipe = dataclasses.replace(recipe, start=_name(recipe.start))
+    if isinstance(recipe.trainer, CloningConfig):
+        trainer = dataclasses.replace(recipe.trainer, teacher=_name(recipe.trainer.teacher))
+        recipe = dataclasses.replace(recipe, trainer=trainer)
+    return recipe
+
+
+def _name(source: str) -> str:
+    return load(source).name if source and not source.endswith(".zip") else Path(source).name
 
 
 def _training(run: Path) -> dict[str, Any]:
