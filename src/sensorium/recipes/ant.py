@@ -55,9 +55,9 @@ WALKER = dataclasses.replace(
     CLONE,
     name="ant-pi",
     summary="The small student, which went on to learn from the reward by PPO.",
-    trainer=RecurrentPpoConfig(),
+    trainer=RecurrentPpoConfig(total_rounds=1280),
     start="ant-pi-clone",
-    generations=20,
+    generations=40,
     test_every=2,
     checkpoint_every=1,
 )
