@@ -84,8 +84,12 @@ TABLES = [
 ]
 
 
+def _place(text, name):
+    return re.search(rf"<!-- {name}.*?-->\n(.*?)<!-- /{name} -->", text, re.S)
+
+
 def _between(text, name):
-    return re.search(rf"<!-- {name}.*?-->\n(.*?)<!-- /{name} -->", text, re.S).group(1)
+    return _place(text, name).group(1)
 
 
 def test_scores_are_those_of_the_cards():
@@ -123,4 +127,5 @@ def test_links_and_pictures_exist():
 if __name__ == "__main__":
     for page, name, table in TABLES:
         text = page.read_text()
-        page.write_text(text.replace(_between(text, name), table + "\n"))
+        start, end = _place(text, name).span(1)
+        page.write_text(f"{text[:start]}{table}\n{text[end:]}")
