@@ -69,10 +69,8 @@ def show(
         highlight=False,
     )
     if video is not None:
-        title, speed = (
-            f"{agent.name}, {perturbation}",
-            _HOST_SPEED if isinstance(world, HostWorld) else 100,
-        )
+        title = f"{agent.name}, {perturbation}"
+        speed = _HOST_SPEED if isinstance(world, HostWorld) else 100
         count = write_video(video, trace, world.sensor_names, title, speed)
         console.print(f"Wrote {video} ({count} frames).", highlight=False)
     if figure is not None:

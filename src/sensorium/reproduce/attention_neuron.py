@@ -109,8 +109,10 @@ def recovery(episodes: int, seed: int, out: Path) -> Result:
     world, at = make(ENV), 500
     keys = evaluation_keys(seed, min(episodes, 300))
     curves = {
-        name: recovery_curve(load(name).policy, world, keys, at)
-        for name in present("cartpole-pi", "cartpole-pi-best", "cartpole-pi-reshuffle")
+        name: recovery_curve(policy, world, keys, at)
+        for name, policy in present(
+            "cartpole-pi", "cartpole-pi-best", "cartpole-pi-reshuffle"
+        ).items()
     }
     path = out / "recovery.png"
     figures.recovery(path, curves, at)

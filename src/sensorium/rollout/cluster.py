@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import functools
 import os
-import socket
 from typing import Any
 
 import equinox as eqx
@@ -23,6 +22,7 @@ from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.envs import Environment, World
 from sensorium.errors import ClusterError, MissingExtraError, SensoriumError
 from sensorium.policies import Policy, as_population
+from sensorium.rollout.address import answers
 from sensorium.rollout.device import Episode
 from sensorium.rollout.engine import DeviceEngine, Engine
 from sensorium.rollout.host import HostEngine
@@ -69,7 +69,7 @@ class ClusterEngine(Engine):
         self._joined = not self._ray.is_initialized()
         if self._joined:
             nobody = f"There is no Ray cluster at {address}: start one with `ray start --head`."
-            if address and ":" in address and not _answers(address):
+            if address and ":" in address and not answers(address):
                 raise ClusterError(nobody)  # Ray itself would wait for minutes
             try:
                 self._ray.init(address, log_to_driver=False, logging_level="error")
@@ -134,7 +134,7 @@ class ClusterEngine(Engine):
         try:
             while waiting:
                 ready, waiting = self._ray.wait(waiting, num_returns=len(waiting), timeout=_LOOK)
-                if not ready and not _answers(self._head):
+                if not ready and not answers(self._head):
                     raise ClusterError(
                         f"The head of the Ray cluster at {self._head} does not answer; once it is back, "
                         "go on with `sensorium train --resume`."
@@ -174,15 +174,6 @@ def _engine(world: World) -> Engine:
 def episodes_of_a_task(world: World) -> int:
     """How many, at most."""
     return LANES if isinstance(world, HostWorld) else DEVICE_EPISODES
-
-
-def _answers(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=_LOOK).close()
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def _import_ray() -> Any:

@@ -4,7 +4,6 @@ Each process keeps the whole state of the search and lives the episodes of its o
 on all of its devices; only returns are sent, P x R floats a generation. The first process writes the run.
 """
 
-import socket
 import time
 from collections.abc import Callable
 
@@ -15,6 +14,7 @@ from jaxtyping import Float
 
 from sensorium.errors import ClusterError, ConfigError
 from sensorium.policies import Policy
+from sensorium.rollout.address import answers
 from sensorium.rollout.device import Episode
 from sensorium.rollout.engine import Engine
 from sensorium.types import Keys, PyTree
@@ -60,18 +60,13 @@ def join(address: str | None, processes: int | None, process: int | None) -> Non
 
 def _wait_for(address: str) -> None:
     """Until the first process is there: JAX itself would abort, without a sentence."""
-    host, _, port = address.rpartition(":")
+    if not address.rpartition(":")[2].isdigit():
+        raise ConfigError(f"An address is a host and a port, got {address!r}.")
     give_up = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            socket.create_connection((host, int(port)), timeout=5.0).close()
-            return
-        except ValueError as error:
-            raise ConfigError(f"An address is a host and a port, got {address!r}.") from error
-        except OSError as error:
-            if time.monotonic() > give_up:
-                raise ClusterError(f"There is no first process at {address}.") from error
-            time.sleep(0.5)
+    while not answers(address):
+        if time.monotonic() > give_up:
+            raise ClusterError(f"There is no first process at {address}.")
+        time.sleep(0.5)
 
 
 class DistributedEngine(Engine):

@@ -179,13 +179,13 @@ class RecurrentPpo(Trainer):
         config = self.config
         advantages, targets, explained = self._judge(learner.critic, outcome)
         now = (learner.student, learner.optimizer, learner.critic, learner.critic_optimizer)
+        teach = learner.rounds >= config.critic_rounds
         everything = (before, moments, outcome.observation, advantages, targets)
         # Compiled one by one: all updates in one loop of XLA take four times as long on a CPU
         figures = []
         for epoch in range(config.epochs):
             order = jax.random.permutation(jax.random.fold_in(key, epoch), config.rollouts)
             for chosen in jnp.split(order, config.groups):
-                teach = learner.rounds >= config.critic_rounds
                 now, figure = self._update(now, _pick(everything, chosen), teach)
                 figures.append(figure)
         figures = jax.tree.map(lambda *values: jnp.mean(jnp.stack(values)), *figures)
