@@ -183,10 +183,10 @@ def evaluate(
         workers: Processes that simulate a world on the host.
         json: Write figures as JSON to this file; - for standard output.
     """
-    from sensorium.evaluation import report
+    from sensorium.evaluation import report, usual_episodes
     from sensorium.perturbations import perturb
     from sensorium.reproduce.published import an_table_2
-    from sensorium.rollout import ON_HOST, EngineConfig, use_all_cores
+    from sensorium.rollout import EngineConfig, use_all_cores
     from sensorium.zoo import load
 
     use_all_cores()
@@ -202,7 +202,7 @@ def evaluate(
     world = env or loaded.recipe.env
     perturbations = report.SUITE if suite else (perturbation,)
     paper = an_table_2(loaded.name) if world == loaded.recipe.env else None
-    episodes = episodes if episodes is not None else (100 if world.startswith(ON_HOST) else 1000)
+    episodes = usual_episodes(world) if episodes is None else episodes
     report.score(
         loaded.policy,
         loaded.name,

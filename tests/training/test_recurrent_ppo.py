@@ -107,9 +107,10 @@ def test_training_starts_from_a_named_agent(tmp_path):
     assert not (tmp_path / "third").exists()
 
 
-def test_evolution_starts_from_a_named_agent(tmp_path):
+@pytest.mark.parametrize("start_at_zero", [True, False])  # of no account: the start is named
+def test_evolution_starts_from_a_named_agent(tmp_path, start_at_zero):
     first = zoo.train(RECIPE, tmp_path / "first", quiet=True)
-    evolution = EvolutionConfig(population=4, rollouts=2, start_at_zero=False)
+    evolution = EvolutionConfig(population=4, rollouts=2, start_at_zero=start_at_zero)
     recipe = dataclasses.replace(RECIPE, trainer=evolution, start=str(tmp_path / "first"))
     start = zoo.find_start(recipe)
     with HostEngine(make_world(WALK, Shuffle()), workers=0) as engine:

@@ -12,7 +12,7 @@ from sensorium.errors import ConfigError
 from sensorium.evaluation.statistics import Summary, summarise
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy
-from sensorium.rollout import EngineConfig, make_world, open_engine
+from sensorium.rollout import ON_HOST, EngineConfig, make_world, open_engine
 from sensorium.types import Keys
 
 _EVALUATION = 0x5C0  # keeps these seeds apart from those of training and of choosing the best
@@ -51,6 +51,11 @@ def evaluation_keys(seed: int, episodes: int) -> Keys:
         raise ConfigError(f"An evaluation needs at least 1 episode, got {episodes}.")
     key = jax.random.fold_in(jax.random.key(seed), _EVALUATION)
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, np.arange(episodes))
+
+
+def usual_episodes(env: str) -> int:
+    """How many episodes the papers score a world with: 1,000, or 100 where it is simulated on the host."""
+    return 100 if env.startswith(ON_HOST) else 1000
 
 
 def evaluate(

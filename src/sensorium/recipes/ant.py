@@ -107,7 +107,6 @@ EVOLVED_CLONE = dataclasses.replace(
         strategy=StrategyConfig("pgpe", sigma=0.03, learning_rate=0.01),
         population=64,
         rollouts=1,
-        start_at_zero=False,
     ),
     start="ant-pi",
 )

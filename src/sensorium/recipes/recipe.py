@@ -127,6 +127,8 @@ class Recipe:
 
         if isinstance(self.trainer, CloningConfig):
             return self.trainer.build(draw, engine, teacher, directory)
+        if isinstance(self.trainer, EvolutionConfig) and start is not None:
+            return dataclasses.replace(self.trainer, start_at_zero=False).build(draw, engine)
         return self.trainer.build(draw, engine)
 
     def override(self, **changes: Any) -> "Recipe":

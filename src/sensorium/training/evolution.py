@@ -34,7 +34,9 @@ class EvolutionConfig:
     rollouts: int = 16
     """Episodes of each individual, the same starts for all."""
     start_at_zero: bool = True
-    """Start the search around zeros, as the papers do, or else around the recipe's start."""
+    """Start the search around zeros, as the papers do, or else around random weights.
+
+    A recipe that names a start starts there."""
 
     def build(self, draw: DrawPolicy, engine: Engine) -> "Evolution":
         """Set up the trainer of an agent in a world; ConfigError where settings do not fit."""

@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 
 from sensorium.errors import ConfigError
-from sensorium.evaluation import evaluate
+from sensorium.evaluation import evaluate, usual_episodes
 from sensorium.perturbations import (
     Duplicate,
     Identity,
@@ -56,7 +56,7 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
     """
     agent = load(run)
     on_host = agent.recipe.env.startswith(ON_HOST)
-    episodes = episodes or (100 if on_host else 1000)
+    episodes = episodes or usual_episodes(agent.recipe.env)
     card: dict[str, Any] = {
         "name": agent.name,
         "summary": agent.recipe.summary,
