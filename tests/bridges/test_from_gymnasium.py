@@ -65,7 +65,9 @@ def test_a_reward_for_training_must_exist():
 
 
 def test_without_pybullet_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pybullet_envs_gymnasium", None)
+    for package in ("pybullet", "pybullet_envs_gymnasium"):
+        monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "sensorium.bridges.walker", raising=False)
     with pytest.raises(
         MissingExtraError, match=r"pip install 'sensorium\[ant\]', with Python 3.11"
     ):

@@ -1,4 +1,4 @@
-"""PyBullet's locomotion worlds, such as `AntBulletEnv-v0`: opened quietly, and made repeatable.
+"""PyBullet's locomotion worlds, such as `AntBulletEnv-v0`: opened quietly, repeatable, and fast.
 
 They come from pybullet_envs_gymnasium, the extra `ant`. PyBullet has wheels for Python 3.11 only.
 
@@ -56,7 +56,7 @@ def open_env(
     """
     with _without_greetings():
         try:
-            import pybullet_envs_gymnasium  # noqa: F401  # registers its worlds
+            from sensorium.bridges.walker import quicken  # its imports register PyBullet's worlds
         except ImportError as error:
             raise MissingExtraError(
                 f"{name} needs PyBullet: pip install 'sensorium[ant]', with Python 3.11 (there are "
@@ -67,6 +67,7 @@ def open_env(
             raise did_you_mean("PyBullet environment", name, theirs)
         env: gymnasium.Env = gymnasium.make(name, disable_env_checker=True, render_mode=render_mode)
         env.reset(seed=0)  # see the departures above
+        quicken(env)
     return TrainingReward(env) if training_reward else env
 
 
