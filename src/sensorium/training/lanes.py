@@ -12,7 +12,7 @@ from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import WorldError
 from sensorium.policies import Linear, Policy
-from sensorium.types import Key, PyTree
+from sensorium.types import Key, PyTree, Scalar
 
 _ATTEMPTS = 3  # losses of workers before any episode ends
 
@@ -21,8 +21,6 @@ class Student(NamedTuple):
     """What the policy's gradient changes."""
 
     policy: Policy
-    exploration: Float[Array, " A"]
-    """Logarithm of the standard deviation of each action."""
     probe: Linear
     """From what a sensor says to which one it is; the last class is noise."""
 
@@ -96,8 +94,17 @@ class Lanes:
         self.returns: list[float] = []
         """Of the episodes that ended by themselves or at the world's own limit."""
 
-    def live(self, student: Student, horizon: int, key: Key) -> tuple[Memories, Moment, Outcome]:
-        """One round: the memories before it, what was sensed and done, and what came of it."""
+    def live(
+        self, student: Student, exploration: Scalar, horizon: int, key: Key
+    ) -> tuple[Memories, Moment, Outcome]:
+        """One round: the memories before it, what was sensed and done, and what came of it.
+
+        Args:
+            student: Who acts.
+            exploration: Logarithm of the standard deviation of its actions.
+            horizon: Steps.
+            key: Of senses and actions.
+        """
         moments, outcomes = [], []
         if self._memories is None:
             self._memories = _blank(student, self._world, self._pool.num_envs)
@@ -107,6 +114,7 @@ class Lanes:
             observations = self._observations
             actions, moment, self._memories = _act(
                 student,
+                exploration,
                 self._world,
                 self._memories,
                 jnp.array(self._started),
@@ -181,6 +189,7 @@ class Lanes:
 @eqx.filter_jit
 def _act(
     student: Student,
+    exploration: Scalar,
     world: HostWorld,
     memories: Memories,
     started: Bool[Array, " R"],
@@ -191,7 +200,6 @@ def _act(
     """One step of the senses and the exploring agent, in every lane."""
     policy, perturbation = student.policy, world.perturbation
     count, sensors = observations.shape
-    deviations = jnp.exp(student.exploration)
     noise = jax.random.normal(key_noise, (world.num_actions, count))
 
     def lane(
@@ -205,14 +213,14 @@ def _act(
         readings, senses = perturbation.apply(key_apply, senses, observation)
         sources = perturbation.sources(senses, sensors)
         mean, carry, _ = policy.step(readings, carry)
-        drawn = mean + deviations * noise
+        drawn = mean + jnp.exp(exploration) * noise
         carry = policy.told(carry, jnp.clip(drawn, -1, 1))
         return readings, sources, mean, drawn, Memories(carry, senses)
 
     readings, sources, mean, drawn, memories = jax.vmap(
         lane, in_axes=(0, -1, -1, -1, -1), out_axes=-1
     )(jax.random.split(key, count), started, memories, observations.T, noise)
-    likelihood = log_probability(drawn, mean, student.exploration)
+    likelihood = log_probability(drawn, mean, exploration)
     moment = Moment(started, readings, sources, drawn, likelihood)
     return jnp.clip(drawn, -1, 1).T, moment, memories
 
@@ -229,11 +237,11 @@ def _blank(student: Student, world: HostWorld, count: int) -> Memories:
 
 
 def log_probability(
-    drawn: Float[Array, "A R"], mean: Float[Array, "A R"], exploration: Float[Array, " A"]
+    drawn: Float[Array, "A R"], mean: Float[Array, "A R"], exploration: Scalar
 ) -> Float[Array, " R"]:
     """Of Gaussian actions, but for a constant."""
-    away = (drawn - mean) * jnp.exp(-exploration)[:, None]
-    return -jnp.sum(0.5 * away**2 + exploration[:, None], axis=0)
+    away = (drawn - mean) * jnp.exp(-exploration)
+    return -jnp.sum(0.5 * away**2 + exploration, axis=0)
 
 
 def where(condition: Array, new: PyTree, old: PyTree) -> PyTree:

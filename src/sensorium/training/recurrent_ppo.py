@@ -10,6 +10,7 @@ all phases of an episode are in every round; a run then resumes bit for bit from
 """
 
 import dataclasses
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -50,7 +51,7 @@ class RecurrentPpoConfig:
     rounds: int = 32
     """In a generation."""
     total_rounds: int = 640
-    """Over how many rounds the learning rates fall to zero."""
+    """Over how many rounds the learning rates fall to zero, and exploration to its last."""
     epochs: int = 10
     """How often each round is learned from."""
     groups: int = 8
@@ -69,8 +70,10 @@ class RecurrentPpoConfig:
     """λ of generalised advantage estimation."""
     clip_range: float = 0.4
     """ε: how far an update may move the probability of an action."""
-    exploration: float = -1.2
-    """Logarithm of the first standard deviation of actions."""
+    exploration: float = 0.3
+    """Standard deviation of the noise on actions, at the start."""
+    last_exploration: float = 0.1
+    """The same at the end. It falls by the same factor each round: left to the gradient it falls too soon."""
     hold_exploration: int = 4
     """Steps for which the same noise is added to the actions."""
     identity_weight: float = 0.0
@@ -125,8 +128,7 @@ class RecurrentPpo(Trainer):
         policy, world = self.draw(key_policy), self.world
         said = policy.sensor_features(policy.initial_carry(world.num_sensors))
         probe = Linear(said.shape[0], world.num_sensors + 1, key=key_probe)
-        exploration = jnp.full(world.num_actions, self.config.exploration)
-        student = Student(policy, exploration, probe)
+        student = Student(policy, probe)
         critic = Critic((*world.raw_observation_shape, *self.config.critic_sizes), key=key_critic)
         return Learner(
             student=student,
@@ -153,7 +155,10 @@ class RecurrentPpo(Trainer):
         figures: list[dict[str, Scalar]] = []
         for number in range(config.rounds):
             key_round = jax.random.fold_in(key_generation, number)
-            before, moments, outcome = lanes.live(state.student, config.horizon, key_round)
+            exploration = self._exploration(state.rounds)
+            before, moments, outcome = lanes.live(
+                state.student, exploration, config.horizon, key_round
+            )
             outcome, scale = lanes.scaled(outcome, state.scale)
             state, figure = self._learn(
                 state._replace(scale=scale), before, moments, outcome, key_round
@@ -166,6 +171,11 @@ class RecurrentPpo(Trainer):
     def candidates(self, state: Learner) -> Policy:
         """What the agent does without exploration."""
         return as_population(state.student.policy)
+
+    def _exploration(self, rounds: Int[Array, ""]) -> Scalar:
+        """Logarithm of the standard deviation of actions."""
+        first, last = math.log(self.config.exploration), math.log(self.config.last_exploration)
+        return first + (last - first) * jnp.minimum(rounds / self.config.total_rounds, 1.0)
 
     def _open_pool(self) -> PoolVectorEnv:
         if self._pool is None:
@@ -180,16 +190,18 @@ class RecurrentPpo(Trainer):
         advantages, targets, explained = self._judge(learner.critic, outcome)
         now = (learner.student, learner.optimizer, learner.critic, learner.critic_optimizer)
         teach = learner.rounds >= config.critic_rounds
+        exploration = self._exploration(learner.rounds)
         everything = (before, moments, outcome.observation, advantages, targets)
         # Compiled one by one: all updates in one loop of XLA take four times as long on a CPU
         figures = []
         for epoch in range(config.epochs):
             order = jax.random.permutation(jax.random.fold_in(key, epoch), config.rollouts)
             for chosen in jnp.split(order, config.groups):
-                now, figure = self._update(now, _pick(everything, chosen), teach)
+                group = _pick(everything, chosen)
+                now, figure = self._update(now, group, exploration, teach)
                 figures.append(figure)
         figures = jax.tree.map(lambda *values: jnp.mean(jnp.stack(values)), *figures)
-        figures |= {"explained": explained, "exploration": jnp.exp(jnp.mean(now[0].exploration))}
+        figures |= {"explained": explained, "exploration": jnp.exp(exploration)}
         return Learner(*now, learner.scale, learner.rounds + 1, learner.key), figures
 
     @partial(jax.jit, static_argnames="self")
@@ -212,13 +224,13 @@ class RecurrentPpo(Trainer):
 
     @partial(jax.jit, static_argnames="self")
     def _update(
-        self, now: tuple, group: tuple, teach: Bool[Array, ""]
+        self, now: tuple, group: tuple, exploration: Scalar, teach: Bool[Array, ""]
     ) -> tuple[tuple, dict[str, Scalar]]:
         """One update from one group of environments; of the agent only if `teach`."""
         student, optimizer, critic, critic_optimizer = now
         before, moments, observation, advantages, targets = group
         gradient, figures = jax.grad(self._policy_loss, has_aux=True)(
-            student, before, moments, advantages
+            student, before, moments, exploration, advantages
         )
         updates, moved = self._optimizer.update(gradient, optimizer)
         new = (optax.apply_updates(student, updates), moved)
@@ -233,7 +245,12 @@ class RecurrentPpo(Trainer):
         return (student, optimizer, critic, critic_optimizer), figures
 
     def _policy_loss(
-        self, student: Student, before: Memories, moments: Moment, advantages: Float[Array, "T R"]
+        self,
+        student: Student,
+        before: Memories,
+        moments: Moment,
+        exploration: Scalar,
+        advantages: Float[Array, "T R"],
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """PPO's clipped objective (eq. 7 there), through the memories of the agent."""
         policy = student.policy
@@ -249,7 +266,7 @@ class RecurrentPpo(Trainer):
             mean, said, carry = _side_by_side(one)(
                 moment.started, carry, moment.readings, moment.drawn
             )
-            now = log_probability(moment.drawn, mean, student.exploration)
+            now = log_probability(moment.drawn, mean, exploration)
             identity = jnp.zeros(())
             if self.config.identity_weight and said.size:
                 told = _side_by_side(partial(identity_loss, student.probe))(said, moment.sources)
