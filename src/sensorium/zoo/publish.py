@@ -55,6 +55,7 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
         The weights file; the card is beside it as JSON.
     """
     agent = load(run)
+    recipe = _without_paths(agent.recipe)
     on_host = agent.recipe.env.startswith(ON_HOST)
     episodes = episodes or usual_episodes(agent.recipe.env)
     card: dict[str, Any] = {
@@ -76,7 +77,7 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
         returns = [round(float(value), 2) for value in scores.returns]
         card["scores"][str(senses)] = dataclasses.asdict(scores.summary) | {"returns": returns}
     target = zoo_directory() / f"{agent.name}.safetensors"
-    Agent(agent.policy, _without_paths(agent.recipe), {}).save(target)
+    Agent(agent.policy, recipe, {}).save(target)
     write_json(target.with_suffix(".json"), card)
     return target
 
