@@ -1,6 +1,8 @@
 """Who acts in the lanes of the host engine: our policies, or somebody else's."""
 
 import abc
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -58,9 +60,8 @@ class PolicyActor(Actor):
             world: For its perturbation.
             keys: R random keys, which decide all noise of the episodes.
         """
-        self._policies = policies
-        self._perturbation = world.perturbation
-        self._shape = world.observation_shape
+        self._parameters, static = eqx.partition(policies, eqx.is_array)
+        self._static = (static, world.perturbation, world.observation_shape)
         self._key_data = np.asarray(jax.random.key_data(keys))
         self._memories: Memories | None = None
 
@@ -71,17 +72,35 @@ class PolicyActor(Actor):
         observations: np.ndarray,
     ) -> Float[np.ndarray, "L A"]:
         policy, rollout = np.divmod(episodes, len(self._key_data))
+        who = (self._parameters, policy, self._key_data[rollout])
+        if self._memories is None:
+            self._memories = _blank(self._static, *who, observations)
         actions, self._memories = _act(
-            self._policies,
-            self._perturbation,
-            self._shape,
-            self._memories,
-            jnp.asarray(policy),
-            jnp.asarray(self._key_data[rollout]),
-            jnp.array(started),
-            jnp.asarray(observations),
+            self._static, *who, self._memories, started.copy(), observations
         )
         return np.asarray(actions)
+
+
+def restarted(
+    started: Bool[Array, " L"], blank: Callable[[], PyTree], memories: PyTree, axis: int = 0
+) -> PyTree:
+    """The memories of L lanes, blank in those that have started.
+
+    Args:
+        started: Which.
+        blank: Makes memories for all lanes; not called while none has started, since drawing the order
+            of sensors takes longer than a step of the agent.
+        memories: Before; the lanes along `axis` of every leaf.
+        axis: 0 or -1.
+    """
+
+    def choose(new: Array, old: Array) -> Array:
+        shape = (-1, *[1] * (new.ndim - 1)) if axis == 0 else (-1,)
+        return jnp.where(started.reshape(shape), new, old)
+
+    return jax.lax.cond(
+        jnp.any(started), lambda: jax.tree.map(choose, blank(), memories), lambda: memories
+    )
 
 
 def begin_senses(perturbation: Perturbation, key: Key, sensors: int) -> PyTree:
@@ -100,36 +119,53 @@ def sense(
     return perturbation.apply(key, senses, readings)
 
 
-@eqx.filter_jit
+_Static = tuple[Policy, Perturbation, tuple[int, ...]]
+"""Of a policy what are no arrays, the perturbation, and the shape of what arrives."""
+
+
+@partial(jax.jit, static_argnames="static")
 def _act(
-    policies: Policy,
-    perturbation: Perturbation,
-    observation_shape: tuple[int, ...],
-    memories: Memories | None,
+    static: _Static,
+    parameters: PyTree,
     individuals: Int[Array, " L"],
     key_data: Array,
+    memories: Memories,
     started: Bool[Array, " L"],
     observations: Array,
 ) -> tuple[Float[Array, "L A"], Memories]:
     """One step of the senses and the policy of every lane."""
-    parameters, static = eqx.partition(policies, eqx.is_inexact_array)
-    sensors: Any = observation_shape[0] if len(observation_shape) == 1 else observation_shape
-
-    def start(policy: Policy, key: Array) -> Memories:
-        carry = policy.initial_carry(sensors)
-        senses = begin_senses(perturbation, key, observations.shape[1])
-        return Memories(carry, senses, jnp.zeros((), jnp.int32))
+    architecture, perturbation, _ = static
 
     def lane(
-        individual: Array, key: Array, started: Array, before: Memories | None, observation: Array
+        individual: Array, key: Array, now: Memories, observation: Array
     ) -> tuple[Array, Memories]:
-        policy = eqx.combine(jax.tree.map(lambda leaf: leaf[individual], parameters), static)
+        policy = eqx.combine(jax.tree.map(lambda leaf: leaf[individual], parameters), architecture)
         key = jax.random.wrap_key_data(key)
-        blank = start(policy, key)
-        now = jax.tree.map(lambda new, old: jnp.where(started, new, old), blank, before or blank)
         readings, senses = sense(perturbation, key, now.time, now.senses, observation)
         action, carry, _ = policy.step(readings, now.carry)
         return action, Memories(carry, senses, now.time + 1)
 
-    axes = (0, 0, 0, None if memories is None else 0, 0)
-    return jax.vmap(lane, in_axes=axes)(individuals, key_data, started, memories, observations)
+    now = restarted(
+        started, lambda: _blank(static, parameters, individuals, key_data, observations), memories
+    )
+    return jax.vmap(lane)(individuals, key_data, now, observations)
+
+
+@partial(jax.jit, static_argnames="static")
+def _blank(
+    static: _Static,
+    parameters: PyTree,
+    individuals: Int[Array, " L"],
+    key_data: Array,
+    observations: Array,
+) -> Memories:
+    """The memories of every lane at the start of an episode."""
+    architecture, perturbation, shape = static
+    sensors: Any = shape[0] if len(shape) == 1 else shape
+
+    def lane(individual: Array, key: Array) -> Memories:
+        policy = eqx.combine(jax.tree.map(lambda leaf: leaf[individual], parameters), architecture)
+        senses = begin_senses(perturbation, jax.random.wrap_key_data(key), observations.shape[1])
+        return Memories(policy.initial_carry(sensors), senses, jnp.zeros((), jnp.int32))
+
+    return jax.vmap(lane)(individuals, key_data)

@@ -12,7 +12,8 @@ from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import WorldError
 from sensorium.policies import Linear, Policy
-from sensorium.types import Key, PyTree, Scalar
+from sensorium.rollout.acting import restarted
+from sensorium.types import Key, Keys, PyTree, Scalar
 
 _ATTEMPTS = 3  # losses of workers before any episode ends
 
@@ -107,7 +108,8 @@ class Lanes:
         """
         moments, outcomes = [], []
         if self._memories is None:
-            self._memories = _blank(student, self._world, self._pool.num_envs)
+            lanes = jax.random.split(key, self._pool.num_envs)
+            self._memories = _blank(student, self._world, lanes)  # all start, so replaced at once
         before = self._memories
         key, key_noise = jax.random.split(key)
         for step in range(horizon):
@@ -199,41 +201,36 @@ def _act(
 ) -> tuple[Float[Array, "R A"], Moment, Memories]:
     """One step of the senses and the exploring agent, in every lane."""
     policy, perturbation = student.policy, world.perturbation
-    count, sensors = observations.shape
+    count = len(observations)
+    keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(key, count))
+    memories = restarted(started, lambda: _blank(student, world, keys[0]), memories, axis=-1)
     noise = jax.random.normal(key_noise, (world.num_actions, count))
 
-    def lane(
-        key: Key, started: Array, memories: Memories, observation: Array, noise: Array
-    ) -> tuple:
-        key_init, key_apply = jax.random.split(key)
-        blank = Memories(
-            policy.initial_carry(world.num_sensors), perturbation.init(key_init, sensors)
-        )
-        carry, senses = where(started, blank, memories)
-        readings, senses = perturbation.apply(key_apply, senses, observation)
-        sources = perturbation.sources(senses, sensors)
-        mean, carry, _ = policy.step(readings, carry)
+    def lane(key: Key, now: Memories, observation: Array, noise: Array) -> tuple:
+        readings, senses = perturbation.apply(key, now.senses, observation)
+        sources = perturbation.sources(senses, len(observation))
+        mean, carry, _ = policy.step(readings, now.carry)
         drawn = mean + jnp.exp(exploration) * noise
         carry = policy.told(carry, jnp.clip(drawn, -1, 1))
         return readings, sources, mean, drawn, Memories(carry, senses)
 
-    readings, sources, mean, drawn, memories = jax.vmap(
-        lane, in_axes=(0, -1, -1, -1, -1), out_axes=-1
-    )(jax.random.split(key, count), started, memories, observations.T, noise)
+    readings, sources, mean, drawn, memories = jax.vmap(lane, in_axes=(0, -1, -1, -1), out_axes=-1)(
+        keys[1], memories, observations.T, noise
+    )
     likelihood = log_probability(drawn, mean, exploration)
     moment = Moment(started, readings, sources, drawn, likelihood)
     return jnp.clip(drawn, -1, 1).T, moment, memories
 
 
 @eqx.filter_jit
-def _blank(student: Student, world: HostWorld, count: int) -> Memories:
-    """Memories to be replaced at once, since all episodes start."""
+def _blank(student: Student, world: HostWorld, keys: Keys) -> Memories:
+    """Memories at the start of an episode, a key for each lane."""
 
     def lane(key: Key) -> Memories:
         senses = world.perturbation.init(key, world.raw_observation_shape[0])
         return Memories(student.policy.initial_carry(world.num_sensors), senses)
 
-    return jax.vmap(lane, out_axes=-1)(jax.random.split(jax.random.key(0), count))
+    return jax.vmap(lane, out_axes=-1)(keys)
 
 
 def log_probability(
@@ -242,8 +239,3 @@ def log_probability(
     """Of Gaussian actions, but for a constant."""
     away = (drawn - mean) * jnp.exp(-exploration)
     return -jnp.sum(0.5 * away**2 + exploration, axis=0)
-
-
-def where(condition: Array, new: PyTree, old: PyTree) -> PyTree:
-    """One tree or the other."""
-    return jax.tree.map(lambda new, old: jnp.where(condition, new, old), new, old)

@@ -34,7 +34,6 @@ from sensorium.training.lanes import (
     RewardScale,
     Student,
     log_probability,
-    where,
 )
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
 from sensorium.types import Key, PyTree, Scalar
@@ -234,7 +233,7 @@ class RecurrentPpo(Trainer):
         )
         updates, moved = self._optimizer.update(gradient, optimizer)
         new = (optax.apply_updates(student, updates), moved)
-        student, optimizer = where(teach, new, (student, optimizer))
+        student, optimizer = _where(teach, new, (student, optimizer))
 
         def value_loss(critic: Critic) -> Scalar:
             return jnp.mean((_values(critic, observation) - targets) ** 2)
@@ -257,7 +256,7 @@ class RecurrentPpo(Trainer):
         blank = policy.initial_carry(self.world.num_sensors)
 
         def one(started: Array, carry: PyTree, readings: Array, drawn: Array) -> tuple:
-            carry = where(started, blank, carry)
+            carry = _where(started, blank, carry)
             mean, carry, _ = policy.step(readings, carry)
             said = policy.sensor_features(carry)
             return mean, said, policy.told(carry, jnp.clip(drawn, -1, 1))
@@ -317,6 +316,11 @@ def advantage_estimates(
 
 def _values(critic: Critic, observations: Float[Array, "T N R"]) -> Float[Array, "T R"]:
     return jax.vmap(_side_by_side(critic))(observations)
+
+
+def _where(condition: Array, new: PyTree, old: PyTree) -> PyTree:
+    """One tree or the other."""
+    return jax.tree.map(lambda new, old: jnp.where(condition, new, old), new, old)
 
 
 @jax.jit
