@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from sensorium.perturbations import Identity, Reshuffle, Shuffle
+from sensorium.perturbations import Identity, Shuffle
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, KeyMap
 from sensorium.recipes.recipe import Recipe
 from sensorium.training import (
@@ -65,9 +65,8 @@ WALKER = dataclasses.replace(
 WALKER_LARGE = dataclasses.replace(
     WALKER,
     name="ant-pi-large",
-    summary="The larger student, which went on by PPO while its sensors changed places every 100 steps.",
+    summary="The larger student, which went on to learn from the reward by PPO.",
     policy=_LARGE,
-    perturbation=Reshuffle(100),
     start="ant-pi-clone-large",
 )
 
