@@ -75,9 +75,8 @@ class PolicyActor(Actor):
         who = (self._parameters, policy, self._key_data[rollout])
         if self._memories is None:
             self._memories = _blank(self._static, *who, observations)
-        actions, self._memories = _act(
-            self._static, *who, self._memories, started.copy(), observations
-        )
+        started = started.copy()  # JAX may read it in place, and the caller goes on to change it
+        actions, self._memories = _act(self._static, *who, self._memories, started, observations)
         return np.asarray(actions)
 
 
@@ -139,7 +138,7 @@ def _act(
     def lane(
         individual: Array, key: Array, now: Memories, observation: Array
     ) -> tuple[Array, Memories]:
-        policy = eqx.combine(jax.tree.map(lambda leaf: leaf[individual], parameters), architecture)
+        policy = _pick(architecture, parameters, individual)
         key = jax.random.wrap_key_data(key)
         readings, senses = sense(perturbation, key, now.time, now.senses, observation)
         action, carry, _ = policy.step(readings, now.carry)
@@ -164,8 +163,13 @@ def _blank(
     sensors: Any = shape[0] if len(shape) == 1 else shape
 
     def lane(individual: Array, key: Array) -> Memories:
-        policy = eqx.combine(jax.tree.map(lambda leaf: leaf[individual], parameters), architecture)
+        policy = _pick(architecture, parameters, individual)
         senses = begin_senses(perturbation, jax.random.wrap_key_data(key), observations.shape[1])
         return Memories(policy.initial_carry(sensors), senses, jnp.zeros((), jnp.int32))
 
     return jax.vmap(lane)(individuals, key_data)
+
+
+def _pick(architecture: Policy, parameters: PyTree, individual: Int[Array, ""]) -> Policy:
+    """One policy of a population."""
+    return eqx.combine(jax.tree.map(lambda leaf: leaf[individual], parameters), architecture)

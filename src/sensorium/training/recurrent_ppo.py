@@ -160,7 +160,7 @@ class RecurrentPpo(Trainer):
             )
             outcome, scale = lanes.scaled(outcome, state.scale)
             state, figure = self._learn(
-                state._replace(scale=scale), before, moments, outcome, key_round
+                state._replace(scale=scale), exploration, before, moments, outcome, key_round
             )
             figures.append(figure)
         extra = jax.tree.map(lambda *values: jnp.mean(jnp.stack(values)), *figures)
@@ -182,14 +182,19 @@ class RecurrentPpo(Trainer):
         return self._pool
 
     def _learn(
-        self, learner: Learner, before: Memories, moments: Moment, outcome: Outcome, key: Key
+        self,
+        learner: Learner,
+        exploration: Scalar,
+        before: Memories,
+        moments: Moment,
+        outcome: Outcome,
+        key: Key,
     ) -> tuple[Learner, dict[str, Scalar]]:
         """Epochs over one round."""
         config = self.config
         advantages, targets, explained = self._judge(learner.critic, outcome)
         now = (learner.student, learner.optimizer, learner.critic, learner.critic_optimizer)
         teach = learner.rounds >= config.critic_rounds
-        exploration = self._exploration(learner.rounds)
         everything = (before, moments, outcome.observation, advantages, targets)
         # Compiled one by one: all updates in one loop of XLA take four times as long on a CPU
         figures = []
