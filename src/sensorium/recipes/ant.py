@@ -70,20 +70,36 @@ WALKER_LARGE = dataclasses.replace(
     start="ant-pi-clone-large",
 )
 
+NLA_CLONE = dataclasses.replace(
+    CLONE,
+    name="ant-nla-clone",
+    summary="The small student with nonlinear attention in the invariant form, cloned.",
+    policy=_NLA,
+)
+
 NLA = dataclasses.replace(
     WALKER,
     name="ant-nla",
-    summary="Nonlinear attention in the invariant form, by PPO from random weights.",
+    summary="Nonlinear attention in the invariant form, which went on to learn from the reward.",
     policy=_NLA,
-    start="",
+    start="ant-nla-clone",
+)
+
+NLA_PUBLISHED_CLONE = dataclasses.replace(
+    NLA_CLONE,
+    name="ant-nla-published-clone",
+    summary="The small student with nonlinear attention as published (not invariant), cloned.",
+    policy=_NLA_PUBLISHED,
+    perturbation=Identity(),
 )
 
 NLA_PUBLISHED = dataclasses.replace(
     NLA,
     name="ant-nla-published",
-    summary="Nonlinear attention as published (not invariant), by PPO from random weights.",
+    summary="Nonlinear attention as published (not invariant), which went on to learn from the reward.",
     policy=_NLA_PUBLISHED,
     perturbation=Identity(),
+    start="ant-nla-published-clone",
 )
 
 EVOLUTION = dataclasses.replace(
@@ -116,7 +132,9 @@ RECIPES = (
     CLONE_LARGE,
     WALKER,
     WALKER_LARGE,
+    NLA_CLONE,
     NLA,
+    NLA_PUBLISHED_CLONE,
     NLA_PUBLISHED,
     EVOLUTION,
     EVOLVED_CLONE,
