@@ -17,7 +17,7 @@ The letters used in shape annotations:
 from typing import Any
 
 import jax
-from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 Key = PRNGKeyArray
 """A JAX random key; each is consumed once."""
@@ -30,6 +30,12 @@ Flag = Bool[Array, ""]
 
 Observation = Float[Array, " N"]
 """Readings of N scalar sensors, in any order."""
+
+Picture = UInt8[Array, "height width channels"]
+"""What a world shows that is seen and not measured."""
+
+Sensed = Observation | Picture
+"""What a world shows."""
 
 Action = Float[Array, " A"]
 """What the agent does, in [-1, 1] for every action."""

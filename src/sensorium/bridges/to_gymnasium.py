@@ -1,4 +1,4 @@
-"""Our worlds as Gymnasium environments, registered as `sensorium/CartPoleSwingUpHarder-v0`.
+"""Our worlds as Gymnasium environments, registered as `sensorium/CartPoleSwingUpHarder-v0` and so on.
 
 `gymnasium.make` finds them wherever Sensorium is installed, through Gymnasium's plug-in entry point;
 from a source tree call `register` first.
@@ -10,7 +10,6 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Float
 
 from sensorium.envs import WORLDS, CartPoleState, CartPoleSwingUpHarder, Environment, make
 from sensorium.envs.drawing import draw_cartpole
@@ -43,22 +42,23 @@ class WorldEnv(gymnasium.Env):
         self._advance = jax.jit(self._world.advance)
         self._state: Any = None
         self._key = jax.random.key(0)
-        shape = (self._world.num_sensors,)
-        self.observation_space = spaces.Box(-np.inf, np.inf, shape, np.float32)
+        shape = self._world.observation_shape
+        if len(shape) == 1:
+            self.observation_space = spaces.Box(-np.inf, np.inf, shape, np.float32)
+        else:
+            self.observation_space = spaces.Box(0, 255, shape, np.uint8)
         self.action_space = spaces.Box(-1.0, 1.0, (self._world.num_actions,), np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Float[np.ndarray, " N"], dict[str, Any]]:
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Start an episode; the same seed gives the same start."""
         super().reset(seed=seed, options=options)
         self._key = jax.random.key(int(self.np_random.integers(2**31)))
         observation, self._state = self._world.reset(self._next_key())
         return np.asarray(observation), {}
 
-    def step(
-        self, action: Any
-    ) -> tuple[Float[np.ndarray, " N"], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Advance by one step.
 
         Raises:
@@ -78,11 +78,16 @@ class WorldEnv(gymnasium.Env):
         return np.asarray(observation), float(reward), bool(terminated), bool(truncated), {}
 
     def render(self) -> np.ndarray | None:
-        """A picture of 400 x 600 RGB pixels, if the render mode is `rgb_array`."""
+        """An RGB picture, if the render mode is `rgb_array`.
+
+        Returns:
+            400 x 600 pixels; 384 x 384 where the world shows pictures itself, each pixel four times as wide.
+        """
         if self.render_mode is None or self._state is None:
             return None
-        assert isinstance(self._state, CartPoleState)
-        return draw_cartpole(self._state)
+        if isinstance(self._state, CartPoleState):
+            return draw_cartpole(self._state)
+        return np.asarray(self._world.observe(self._state)).repeat(4, 0).repeat(4, 1)
 
     def _next_key(self) -> jax.Array:
         self._key, key = jax.random.split(self._key)

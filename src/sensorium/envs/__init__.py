@@ -2,6 +2,9 @@
 
 from sensorium.envs.base import Environment as Environment
 from sensorium.envs.base import World as World
+from sensorium.envs.car_racing import CarRacing as CarRacing
+from sensorium.envs.car_racing import CarRacingParams as CarRacingParams
+from sensorium.envs.car_racing import CarRacingState as CarRacingState
 from sensorium.envs.cartpole_swingup import CartPoleParams as CartPoleParams
 from sensorium.envs.cartpole_swingup import CartPoleState as CartPoleState
 from sensorium.envs.cartpole_swingup import CartPoleSwingUpHarder as CartPoleSwingUpHarder
@@ -9,7 +12,9 @@ from sensorium.envs.perturbed import Perturbed as Perturbed
 from sensorium.errors import did_you_mean
 from sensorium.perturbations import Identity, Perturbation
 
-WORLDS: dict[str, type[Environment]] = {CartPoleSwingUpHarder.id: CartPoleSwingUpHarder}
+WORLDS: dict[str, type[Environment]] = {
+    world.id: world for world in (CartPoleSwingUpHarder, CarRacing)
+}
 """Every world by its name."""
 
 

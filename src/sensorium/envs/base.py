@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from sensorium.types import Action, Flag, Key, Observation, PyTree, Scalar
+from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed
 
-StepResult = tuple[Observation, PyTree, Scalar, Flag, Flag, dict[str, Any]]
+StepResult = tuple[Sensed, PyTree, Scalar, Flag, Flag, dict[str, Any]]
 
 
 class World(abc.ABC):
@@ -46,10 +46,15 @@ class World(abc.ABC):
 
 
 class Environment(World):
-    """A world of scalar sensors. Instances are immutable and hashable; all state is passed around."""
+    """A world on the device. Instances are immutable and hashable; all state is passed around."""
 
     id: ClassVar[str]
     """Name in `sensorium.envs.make`."""
+
+    @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """(N,) for scalar sensors, of float32; (H, W, 3) for pictures, of uint8."""
+        return (self.num_sensors,)
 
     @property
     @abc.abstractmethod
@@ -62,7 +67,7 @@ class Environment(World):
         """Physical constants; pass others to `reset` and `step` to change the world."""
 
     @abc.abstractmethod
-    def reset_env(self, key: Key, params: Any) -> tuple[Observation, PyTree]:
+    def reset_env(self, key: Key, params: Any) -> tuple[Sensed, PyTree]:
         """Draw a start.
 
         Args:
@@ -76,7 +81,7 @@ class Environment(World):
     @abc.abstractmethod
     def step_env(
         self, key: Key, state: PyTree, action: Action, params: Any
-    ) -> tuple[Observation, PyTree, Scalar, Flag, dict[str, Any]]:
+    ) -> tuple[Sensed, PyTree, Scalar, Flag, dict[str, Any]]:
         """Advance without a time limit.
 
         Args:
@@ -90,7 +95,7 @@ class Environment(World):
         """
 
     @abc.abstractmethod
-    def observe(self, state: PyTree) -> Observation:
+    def observe(self, state: PyTree) -> Sensed:
         """What the sensors read in `state`, before any perturbation."""
 
     def sources(self, state: PyTree) -> Int[Array, " N"]:
@@ -119,7 +124,7 @@ class Environment(World):
         return state.time
 
     @partial(jax.jit, static_argnames="self")
-    def reset(self, key: Key, params: Any = None) -> tuple[Observation, PyTree]:
+    def reset(self, key: Key, params: Any = None) -> tuple[Sensed, PyTree]:
         """Draw a start: first observation (N) and state."""
         return self.reset_env(key, self.default_params if params is None else params)
 
@@ -142,10 +147,11 @@ class Environment(World):
         last, state, reward, terminated, truncated, info = self.advance(
             key_step, state, action, params
         )
-        fresh = self.reset_env(key_reset, params)
-        done = terminated | truncated
-        observation, state = jax.tree.map(
-            lambda new, old: jnp.where(done, new, old), fresh, (last, state)
+        # A condition, as some worlds take long to start; in a batch both are computed all the same
+        observation, state = jax.lax.cond(
+            terminated | truncated,
+            lambda: self.reset_env(key_reset, params),
+            lambda: (last, state),
         )
         info = {**info, "final_observation": last}
         return observation, state, reward, terminated, truncated, info

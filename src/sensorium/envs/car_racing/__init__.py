@@ -1,0 +1,16 @@
+"""CarRacing in JAX.
+
+| file | what |
+|---|---|
+| `world.py` | rewards, ends, the world's interface |
+| `track.py` | tracks of tiles |
+| `dynamics.py` | the car |
+| `contact.py` | which tiles its wheels touch |
+| `canvas.py` | the ground, painted once for each track |
+| `picture.py` | frames |
+"""
+
+from sensorium.envs.car_racing.track import Track, draw_track, lay_track
+from sensorium.envs.car_racing.world import CarRacing, CarRacingParams, CarRacingState
+
+__all__ = ["CarRacing", "CarRacingParams", "CarRacingState", "Track", "draw_track", "lay_track"]

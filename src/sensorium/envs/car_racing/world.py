@@ -1,0 +1,190 @@
+"""CarRacing: drive around a track that is drawn anew for every episode, seen from above.
+
+The world of Gymnasium's `CarRacing-v3` (continuous) in JAX: the same tracks from the same random numbers, the
+same car, the same rewards, nearly the same pictures. `docs/worlds.md` says how nearly.
+
+Departures: visited tiles keep their shade of grey (which differ by 2 and 5 of 255), and digits of the return
+are drawn of bars.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from sensorium.envs.base import Environment
+from sensorium.envs.car_racing import dynamics
+from sensorium.envs.car_racing.canvas import Canvas, paint
+from sensorium.envs.car_racing.contact import Road, survey, touched
+from sensorium.envs.car_racing.dynamics import Car
+from sensorium.envs.car_racing.picture import PIXELS, Frame, Packed, draw, unpack
+from sensorium.envs.car_racing.track import MAX_TILES, PLAYFIELD, Track, draw_track
+from sensorium.errors import ConfigError
+from sensorium.types import Action, Flag, Key, Scalar
+
+
+class CarRacingState(NamedTuple):
+    """Where the car is, and what it has seen of the track."""
+
+    car: Car
+    road: Road
+    """What is driven on: the same through an episode."""
+    canvas: Canvas
+    """What it looks like: the same through an episode."""
+    picture: Packed
+    """The frame. Kept, as else XLA would draw it anew for each of its readers."""
+    on_road: Bool[Array, "4"]
+    """Which wheels touched a tile when they were last looked at."""
+    visited: Bool[Array, " K"]
+    """Which tiles have been touched by a wheel."""
+    unpaid: Float[Array, ""]
+    """Reward for tiles touched at the start, which the first step pays."""
+    total: Float[Array, ""]
+    """Return so far."""
+    idle: Int[Array, ""]
+    """Steps in a row without reward."""
+    time: Int[Array, ""]
+    """Steps since the start."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CarRacingParams:
+    """What the world pays and when it ends."""
+
+    step_reward: float = -0.1
+    """For each step."""
+    lap_reward: float = 1000.0
+    """For all tiles of the track together."""
+    lap: float = 0.95
+    """Part of the tiles that make a lap, once the first is reached again."""
+    left_reward: float = -100.0
+    """For leaving the playfield."""
+
+
+jax.tree_util.register_dataclass(CarRacingParams)
+
+
+@dataclasses.dataclass(frozen=True)
+class CarRacing(Environment):
+    """A car on a closed road, seen from above.
+
+    ## Action space
+    Three numbers in [-1, 1]: steering (-1 is left), gas and brake, the latter two mapped linearly from
+    [-1, 1] to [0, 1] as the papers do.
+
+    ## Observation space
+    A picture of 96 x 96 x 3 bytes: the car upright at (72, 48), the camera coming down in the first
+    second, and on the lowest 12 rows what Gymnasium shows: return, speed, spin of the four wheels,
+    steering and turning.
+
+    ## Rewards
+    -0.1 a step, and 1,000 divided by the number of tiles for each tile that a wheel touches first.
+
+    ## Episode end
+    1. Termination: all tiles are touched, or the car leaves the playfield (reward -100).
+    2. With `patience`, termination after that many steps in a row without reward: for training.
+    3. Truncation: after 1,000 steps (20 s).
+    """
+
+    patience: int = 0
+    """Steps in a row without reward that end an episode; 0 for any number."""
+
+    id = "CarRacing"
+    observation_shape = (PIXELS, PIXELS, 3)
+    num_actions = 3
+    sensor_names = ()
+    max_steps = 1000
+    solved_return = 900.0
+
+    @property
+    def num_sensors(self) -> int:
+        """None to count: ConfigError."""
+        raise ConfigError(
+            f"{self.id} shows pictures of shape {self.observation_shape}; it has no scalar sensors."
+        )
+
+    @property
+    def default_params(self) -> CarRacingParams:
+        """Gymnasium's."""
+        return CarRacingParams()
+
+    def reset_env(self, key: Key, params: Any) -> tuple[Frame, CarRacingState]:
+        """Draw a track and put the car on its first tile."""
+        track = draw_track(key)
+        return self.start_on(track, params)
+
+    def start_on(self, track: Track, params: Any = None) -> tuple[Frame, CarRacingState]:
+        """Start on a track that is given, as Gymnasium does: with one step in which nothing is pressed."""
+        params = self.default_params if params is None else params
+        car = dynamics.start(track.middle[0, 0], track.middle[0, 1], track.heading[0])
+        zero = jnp.zeros((), jnp.int32)
+        canvas, settled = paint(track), dynamics.first_step(car)
+        state = CarRacingState(
+            car=settled,
+            road=survey(track),
+            canvas=canvas,
+            picture=jnp.zeros((PIXELS, PIXELS), jnp.uint32),
+            on_road=jnp.zeros(4, bool),
+            visited=jnp.zeros(MAX_TILES, bool),
+            unpaid=jnp.zeros(()),
+            total=jnp.zeros(()),
+            idle=zero,
+            time=zero,
+        )
+        on_road, visited, tiles = _touch(state, car)
+        paid = (tiles * params.lap_reward / track.size).astype(jnp.float32)
+        picture = draw(canvas, settled, zero, paid)
+        state = state._replace(
+            picture=picture, on_road=on_road, visited=visited, unpaid=paid, total=paid
+        )
+        return unpack(picture), state
+
+    def step_env(
+        self, key: Key, state: CarRacingState, action: Action, params: Any
+    ) -> tuple[Frame, CarRacingState, Scalar, Flag, dict[str, Any]]:
+        """Advance by 1/50 s."""
+        del key
+        action = jnp.clip(action, -1.0, 1.0)
+        gas, brake = (action[1] + 1) / 2, (action[2] + 1) / 2
+        before = state.car
+        car = dynamics.drive(before, action[0], gas, brake, state.on_road)
+        # As in Box2D, tiles are touched where the car was at the beginning of the step
+        on_road, visited, tiles = _touch(state, before)
+        earned = (tiles * params.lap_reward / state.road.size).astype(jnp.float32)
+        reward = state.unpaid + earned + params.step_reward
+        count = jnp.sum(visited)
+        lap = visited[0] & ~state.visited[0] & (count > params.lap * state.road.size)
+        x, y = car.position
+        left = jnp.maximum(jnp.abs(x), jnp.abs(y)) > PLAYFIELD
+        reward = jnp.where(left, params.left_reward, reward)
+        idle = jnp.where(reward > 0, 0, state.idle + 1)
+        tired = (idle > self.patience) & (self.patience > 0)
+        terminated = (count == state.road.size) | lap | left | tired
+        time, total = state.time + 1, state.total + earned
+        state = state._replace(
+            car=car,
+            picture=draw(state.canvas, car, time, total),
+            on_road=on_road,
+            visited=visited,
+            unpaid=jnp.zeros(()),
+            total=total + params.step_reward,
+            idle=idle,
+            time=time,
+        )
+        return self.observe(state), state, reward, terminated, {}
+
+    def observe(self, state: CarRacingState) -> Frame:
+        """The picture."""
+        return unpack(state.picture)
+
+
+def _touch(
+    state: CarRacingState, car: Car
+) -> tuple[Bool[Array, "4"], Bool[Array, " K"], Int[Array, ""]]:
+    """Wheels on the road, tiles visited so far, and how many of them are new."""
+    tiles, touches = touched(state.road, car)
+    new = jnp.any(touches, 1) & ~state.visited[tiles]
+    visited = state.visited.at[tiles].max(new)
+    return jnp.any(touches, 0), visited, jnp.sum(new)
