@@ -37,6 +37,9 @@ Picture = UInt8[Array, "height width channels"]
 Sensed = Observation | Picture
 """What a world shows."""
 
+Senses = int | tuple[int, ...]
+"""What an agent is to be ready for: N scalar sensors, or pictures of a shape."""
+
 Action = Float[Array, " A"]
 """What the agent does, in [-1, 1] for every action."""
 

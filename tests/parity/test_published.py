@@ -107,3 +107,23 @@ def test_world_reset_ranges_match_the_reference():
     angle = np.asarray(states.angle)
     assert np.pi / 2 <= angle.min() < np.pi / 2 + 0.01
     assert 3 * np.pi / 2 - 0.01 < angle.max() <= 3 * np.pi / 2
+
+
+def test_attention_agent_looks_and_drives_as_the_authors(reference):
+    golden = reference("golden", "carracing_attention_agent")
+    path = reference.path("weights", "carracing_attention_agent")
+    policy = zoo.read_published("carracing_attention_agent", path)
+    step, carry, errors = eqx.filter_jit(policy.step), policy.initial_carry((96, 96, 3)), []
+    for frame, expected, importances in zip(
+        golden["observations"], golden["actions"], golden["importances"], strict=True
+    ):
+        action, carry, trace = step(jnp.asarray(frame), carry)
+        votes = np.asarray(trace.attention[0])
+        np.testing.assert_allclose(votes, importances, rtol=0, atol=1e-3)
+        tenth, next_one = np.sort(importances)[::-1][9:11]
+        if tenth - next_one > 1e-5:
+            assert set(np.argsort(-votes)[:10]) == set(np.argsort(-importances)[:10])
+        errors.append(np.abs(action - expected).max())
+    # A near tie turns two places around, and the LSTM carries that on
+    assert np.median(errors) < 1e-4
+    assert max(errors) < 0.1

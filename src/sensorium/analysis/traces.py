@@ -80,7 +80,7 @@ def trace_episode(
         alive = alive & ~terminated & ~truncated
         return (next_channels, next_state, carry, alive), kept
 
-    carry = policy.initial_carry(perturbed.num_sensors)
+    carry = policy.initial_carry(perturbed.senses)
     start = (channels, state, carry, jnp.ones((), bool))
     return jax.lax.scan(step, start, jnp.arange(steps))[1]
 

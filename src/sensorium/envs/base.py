@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed
+from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, Senses
 
 StepResult = tuple[Sensed, PyTree, Scalar, Flag, Flag, dict[str, Any]]
 
@@ -28,6 +28,17 @@ class World(abc.ABC):
     @abc.abstractmethod
     def num_sensors(self) -> int:
         """N, channels of an observation."""
+
+    @property
+    @abc.abstractmethod
+    def observation_shape(self) -> tuple[int, ...]:
+        """(N,) for scalar sensors, (H, W, C) for pictures."""
+
+    @property
+    def senses(self) -> Senses:
+        """What `Policy.initial_carry` asks for: N, or the shape of pictures."""
+        shape = self.observation_shape
+        return shape[0] if len(shape) == 1 else shape
 
     @property
     @abc.abstractmethod

@@ -8,10 +8,12 @@ from sensorium.layers.attention_neuron import AttentionNeuron as AttentionNeuron
 from sensorium.layers.attention_neuron import Pooled as Pooled
 from sensorium.layers.attention_neuron import attend as attend
 from sensorium.layers.blockwise import sum_over_blocks as sum_over_blocks
+from sensorium.layers.lstm import LSTM as LSTM
 from sensorium.layers.nonlinear_keys import InvariantNonlinearKeys as InvariantNonlinearKeys
 from sensorium.layers.nonlinear_keys import NonlinearKeys as NonlinearKeys
 from sensorium.layers.nonlinear_keys import PublishedNonlinearKeys as PublishedNonlinearKeys
 from sensorium.layers.nonlinear_keys import nonlinear_map as nonlinear_map
+from sensorium.layers.patch_votes import PatchVotes as PatchVotes
 from sensorium.layers.positional import positional_table as positional_table
 from sensorium.layers.sensor_lstm import SensorLSTM as SensorLSTM
 from sensorium.layers.sensor_lstm import SensorMemory as SensorMemory

@@ -4,9 +4,12 @@
 |---|---|---|
 | AttentionNeuron | its layer: any number of sensors, any order | linear or small tanh network on the code |
 | Deep Sets, Set Transformer | the same LSTM in each sensor, other pooling | the same |
+| AttentionAgent | patches of a picture vote | an LSTM on the places of the best |
 | feed-forward | fixed places | small tanh network on the readings |
 """
 
+from sensorium.policies.attention_agent import AttentionAgent as AttentionAgent
+from sensorium.policies.attention_agent import AttentionAgentConfig as AttentionAgentConfig
 from sensorium.policies.controller import Controller as Controller
 from sensorium.policies.controller import Linear as Linear
 from sensorium.policies.feed_forward import FeedForwardConfig as FeedForwardConfig
@@ -25,5 +28,11 @@ from sensorium.policies.sensory import SensoryCarry as SensoryCarry
 from sensorium.policies.sensory import SensoryPolicy as SensoryPolicy
 from sensorium.policies.sensory import SetTransformerConfig as SetTransformerConfig
 
-PolicyConfig = AttentionNeuronConfig | DeepSetsConfig | SetTransformerConfig | FeedForwardConfig
-"""Any agent that a recipe can name; `build(num_sensors, num_actions, key)` draws one."""
+PolicyConfig = (
+    AttentionNeuronConfig
+    | DeepSetsConfig
+    | SetTransformerConfig
+    | FeedForwardConfig
+    | AttentionAgentConfig
+)
+"""Any agent that a recipe can name; `build(senses, num_actions, key)` draws one."""

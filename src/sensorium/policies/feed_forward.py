@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from sensorium.errors import ConfigError
 from sensorium.policies.controller import Controller
 from sensorium.policies.policy import Policy, Trace, check_sensors
-from sensorium.types import Action, Key, Observation
+from sensorium.types import Action, Key, Observation, Senses
 
 
 class FeedForwardPolicy(Policy):
@@ -18,9 +18,9 @@ class FeedForwardPolicy(Policy):
     input_scales: tuple[float, ...] = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
 
-    def initial_carry(self, num_sensors: int) -> tuple[()]:
-        """Nothing; raises ConfigError unless `num_sensors` is the number it was built for."""
-        check_sensors(num_sensors, len(self.input_scales), "A feed-forward agent")
+    def initial_carry(self, senses: Senses) -> tuple[()]:
+        """Nothing; ConfigError unless there are as many scalar sensors as it was built for."""
+        check_sensors(senses, len(self.input_scales), "A feed-forward agent")
         return ()
 
     def step(self, observation: Observation, carry: tuple[()]) -> tuple[Action, tuple[()], Trace]:
@@ -41,8 +41,9 @@ class FeedForwardConfig:
     clipped: bool = False
     """Cut actions off at -1 and 1, as agents of Stable-Baselines3's PPO do, instead of a tanh."""
 
-    def build(self, num_sensors: int, num_actions: int, key: Key) -> FeedForwardPolicy:
-        """Draw an agent for exactly `num_sensors` sensors; ConfigError if the scales do not fit."""
+    def build(self, senses: Senses, num_actions: int, key: Key) -> FeedForwardPolicy:
+        """Draw an agent for exactly as many sensors; ConfigError if the scales do not fit."""
+        num_sensors = check_sensors(senses)
         scales = self.input_scales or (1.0,) * num_sensors
         if len(scales) != num_sensors:
             raise ConfigError(f"There are {num_sensors} sensors but {len(scales)} input scales.")

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError, ObservationError
-from sensorium.types import Action, Attention, Code, Observation, Order, PyTree
+from sensorium.types import Action, Attention, Code, Observation, Order, PyTree, Senses
 
 
 class Trace(NamedTuple):
@@ -35,11 +35,11 @@ class Policy(eqx.Module):
     num_actions: eqx.AbstractVar[int]
 
     @abc.abstractmethod
-    def initial_carry(self, num_sensors: int) -> PyTree:
+    def initial_carry(self, senses: Any) -> PyTree:
         """The memory of an agent that has seen nothing yet.
 
         Args:
-            num_sensors: N, how many channels each observation will have.
+            senses: N, how many channels each observation will have; the shape of pictures.
 
         Raises:
             ConfigError: The policy cannot work with that many.
@@ -140,12 +140,26 @@ def check_observation(observation: Any) -> Observation:
     return readings
 
 
-def check_sensors(num_sensors: int, expected: int | None = None, why: str = "") -> None:
-    """Raise ConfigError unless `num_sensors` is at least 1 and equals `expected`, if given."""
-    if num_sensors < 1:
-        raise ConfigError(f"An agent needs at least one sensor, got {num_sensors}.")
-    if expected is not None and num_sensors != expected:
-        raise ConfigError(f"{why} takes exactly {expected} sensors, got {num_sensors}.")
+def check_sensors(senses: Senses, expected: int | None = None, why: str = "") -> int:
+    """The number of scalar sensors that `senses` are.
+
+    Args:
+        senses: N, or the shape of pictures.
+        expected: How many there must be; None for any number.
+        why: Who takes that many only.
+
+    Raises:
+        ConfigError: They are pictures, fewer than one, or not as many as expected.
+    """
+    if not isinstance(senses, int):
+        raise ConfigError(
+            f"An agent of scalar sensors cannot see pictures of shape {senses}; an AttentionAgent can."
+        )
+    if senses < 1:
+        raise ConfigError(f"An agent needs at least one sensor, got {senses}.")
+    if expected is not None and senses != expected:
+        raise ConfigError(f"{why} takes exactly {expected} sensors, got {senses}.")
+    return senses
 
 
 def check_policy(policy: Policy, num_sensors: int = 5) -> None:

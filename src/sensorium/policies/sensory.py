@@ -24,7 +24,7 @@ from sensorium.layers import (
 )
 from sensorium.policies.controller import Controller
 from sensorium.policies.policy import Policy, Trace, check_sensors
-from sensorium.types import Action, Key, Observation, Order
+from sensorium.types import Action, Key, Observation, Order, Senses
 
 
 class SensoryCarry(NamedTuple):
@@ -49,9 +49,9 @@ class SensoryPolicy(Policy):
     rewired can then compare what it reads with what the others had made out, and find its role in a
     few steps."""
 
-    def initial_carry(self, num_sensors: int) -> SensoryCarry:
-        """Blank memories and feedback of zero; raises ConfigError if `num_sensors` < 1."""
-        check_sensors(num_sensors)
+    def initial_carry(self, senses: Senses) -> SensoryCarry:
+        """Blank memories and feedback of zero; ConfigError unless there is at least one scalar sensor."""
+        num_sensors = check_sensors(senses)
         keys = getattr(self.layer, "nonlinear_keys", None)
         if isinstance(keys, PublishedNonlinearKeys):
             check_sensors(num_sensors, keys.weight.shape[0], "NLA as published")
@@ -123,8 +123,9 @@ class AttentionNeuronConfig:
     code_feedback: bool = False
     """Whether sensors hear the previous code too (see `SensoryPolicy.code_feedback`)."""
 
-    def build(self, num_sensors: int, num_actions: int, key: Key) -> SensoryPolicy:
-        """Draw an agent; `num_sensors` matters for nonlinear keys as published only."""
+    def build(self, senses: Senses, num_actions: int, key: Key) -> SensoryPolicy:
+        """Draw an agent; how many sensors matters for nonlinear keys as published only."""
+        num_sensors = check_sensors(senses)
         key_layer, key_map, key_controller = jax.random.split(key, 3)
         nonlinear_keys: NonlinearKeys | None = None
         if self.key_map == KeyMap.NLA_PUBLISHED:
@@ -171,8 +172,9 @@ class DeepSetsConfig:
     message_size: int = 24
     """Width of what is summed over the sensors."""
 
-    def build(self, num_sensors: int, num_actions: int, key: Key) -> SensoryPolicy:
+    def build(self, senses: Senses, num_actions: int, key: Key) -> SensoryPolicy:
         """Draw an agent for any number of sensors."""
+        check_sensors(senses)
         key_layer, key_controller = jax.random.split(key)
         layer = DeepSets(num_actions, **dataclasses.asdict(self), key=key_layer)
         controller = Controller((self.code_size, num_actions), key=key_controller)
@@ -194,8 +196,9 @@ class SetTransformerConfig:
     num_heads: int = 4
     """Attention heads of each query."""
 
-    def build(self, num_sensors: int, num_actions: int, key: Key) -> SensoryPolicy:
+    def build(self, senses: Senses, num_actions: int, key: Key) -> SensoryPolicy:
         """Draw an agent for any number of sensors."""
+        check_sensors(senses)
         key_layer, key_controller = jax.random.split(key)
         layer = SetTransformer(num_actions, **dataclasses.asdict(self), key=key_layer)
         controller = Controller((self.code_size, num_actions), key=key_controller)

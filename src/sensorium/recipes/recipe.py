@@ -90,7 +90,7 @@ class Recipe:
     def draw_policy(self, key: Key) -> Policy:
         """An agent with random weights, its code scaled as the perturbation asks."""
         world = self.make_world()
-        return self.policy.build(world.num_sensors, world.num_actions, key)
+        return self.policy.build(world.senses, world.num_actions, key)
 
     def blank_policy(self) -> Policy:
         """An agent of this architecture, to be filled with stored weights."""

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy
-from sensorium.types import Key, Keys, PyTree
+from sensorium.types import Key, Keys, PyTree, Senses
 
 _SENSES = 1  # folded into the key of an episode, as in `envs.Perturbed`
 
@@ -61,7 +61,7 @@ class PolicyActor(Actor):
             keys: R random keys, which decide all noise of the episodes.
         """
         self._parameters, static = eqx.partition(policies, eqx.is_array)
-        self._static = (static, world.perturbation, world.observation_shape)
+        self._static = (static, world.perturbation, world.senses)
         self._key_data = np.asarray(jax.random.key_data(keys))
         self._memories: Memories | None = None
 
@@ -118,8 +118,8 @@ def sense(
     return perturbation.apply(key, senses, readings)
 
 
-_Static = tuple[Policy, Perturbation, tuple[int, ...]]
-"""Of a policy what are no arrays, the perturbation, and the shape of what arrives."""
+_Static = tuple[Policy, Perturbation, Senses]
+"""Of a policy what are no arrays, the perturbation, and what arrives."""
 
 
 @partial(jax.jit, static_argnames="static")
@@ -159,13 +159,12 @@ def _blank(
     observations: Array,
 ) -> Memories:
     """The memories of every lane at the start of an episode."""
-    architecture, perturbation, shape = static
-    sensors: Any = shape[0] if len(shape) == 1 else shape
+    architecture, perturbation, sensed = static
 
     def lane(individual: Array, key: Array) -> Memories:
         policy = _pick(architecture, parameters, individual)
         senses = begin_senses(perturbation, jax.random.wrap_key_data(key), observations.shape[1])
-        return Memories(policy.initial_carry(sensors), senses, jnp.zeros((), jnp.int32))
+        return Memories(policy.initial_carry(sensed), senses, jnp.zeros((), jnp.int32))
 
     return jax.vmap(lane)(individuals, key_data)
 

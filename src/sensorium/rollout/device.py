@@ -50,7 +50,7 @@ def run_episode(policy: Policy, world: Environment, key: Key) -> Episode:
     key_reset, key_steps = jax.random.split(key)
     params = world.default_params
     observation, world_state = world.reset_env(key_reset, params)
-    carry = policy.initial_carry(world.num_sensors)
+    carry = policy.initial_carry(world.senses)
     start = Running(observation, world_state, carry, jnp.ones((), bool))
 
     def step(now: Running, time: Array) -> tuple[Running, tuple[Array, Array]]:

@@ -11,7 +11,7 @@ from sensorium.policies import Policy
 from sensorium.recipes import Recipe
 from sensorium.serialisation import load_pytree, read_header, save_pytree
 from sensorium.training.checkpoints import BEST
-from sensorium.types import Action, PyTree
+from sensorium.types import Action, PyTree, Senses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Agent:
         """The recipe's name."""
         return self.recipe.name
 
-    def initial_carry(self, num_sensors: int) -> PyTree:
+    def initial_carry(self, senses: Senses) -> PyTree:
         """As `Policy.initial_carry`."""
-        return self.policy.initial_carry(num_sensors)
+        return self.policy.initial_carry(senses)
 
     def __call__(self, observation: Any, carry: PyTree) -> tuple[Action, PyTree]:
         """As `Policy.__call__`: checked, one step."""

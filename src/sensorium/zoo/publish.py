@@ -112,7 +112,7 @@ def _training(run: Path) -> dict[str, Any]:
 def _takes(agent: Agent, senses: Perturbation) -> bool:
     """Whether an agent works with that many channels; NLA as published has a fixed number."""
     try:
-        agent.initial_carry(make_world(agent.recipe.env, senses).num_sensors)
+        agent.initial_carry(make_world(agent.recipe.env, senses).senses)
     except ConfigError:
         return False
     return True

@@ -10,14 +10,17 @@ import numpy as np
 
 from sensorium.errors import AgentFileError, ConfigError, did_you_mean
 from sensorium.policies import (
+    AttentionAgentConfig,
     AttentionNeuronConfig,
     FeedForwardConfig,
     Policy,
     PolicyConfig,
     from_vector,
 )
+from sensorium.types import Senses
 
-_ARCHITECTURES: dict[str, tuple[PolicyConfig, int, int]] = {
+_PICTURES = (96, 96, 3)
+_ARCHITECTURES: dict[str, tuple[PolicyConfig, Senses, int]] = {
     "cartpole_pi": (AttentionNeuronConfig(), 5, 1),
     "ant_pi": (
         AttentionNeuronConfig(num_queries=32, bias=True, scale=True, controller_sizes=(32,)),
@@ -25,6 +28,7 @@ _ARCHITECTURES: dict[str, tuple[PolicyConfig, int, int]] = {
         8,
     ),
     "ant_mlp": (FeedForwardConfig((32, 32)), 28, 8),
+    "carracing_attention_agent": (AttentionAgentConfig(), _PICTURES, 3),
 }
 """Architecture, sensors and actions of each published agent."""
 
@@ -33,7 +37,8 @@ def read_published(name: str, path: Path | str) -> Policy:
     """Read one of the published agents.
 
     Args:
-        name: `"cartpole_pi"` (913 parameters), `"ant_pi"` (2,504) or `"ant_mlp"` (2,248).
+        name: `"cartpole_pi"` (913 parameters), `"ant_pi"` (2,504), `"ant_mlp"` (2,248) or
+            `"carracing_attention_agent"` (3,667).
         path: An npz file with the flat vector under the key `params`.
 
     Returns:
@@ -45,7 +50,7 @@ def read_published(name: str, path: Path | str) -> Policy:
     """
     if name not in _ARCHITECTURES:
         raise did_you_mean("published agent", name, _ARCHITECTURES)
-    config, num_sensors, num_actions = _ARCHITECTURES[name]
+    config, senses, num_actions = _ARCHITECTURES[name]
     try:
         # Opened here and not by NumPy, which leaves a damaged file open
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
@@ -54,7 +59,7 @@ def read_published(name: str, path: Path | str) -> Policy:
         raise AgentFileError(f"{path} has no array named 'params'.") from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise AgentFileError(f"{path} is missing, truncated or not an npz file.") from error
-    like = config.build(num_sensors, num_actions, jax.random.key(0))
+    like = config.build(senses, num_actions, jax.random.key(0))
     return from_vector(jnp.asarray(vector).reshape(-1), like)
 
 

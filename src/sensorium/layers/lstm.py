@@ -1,0 +1,49 @@
+"""An LSTM for vectors, laid out as PyTorch's LSTMCell: see `SensorLSTM`, which is one for each sensor."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.types import Key
+
+
+class Memory(NamedTuple):
+    """What an LSTM remembers."""
+
+    hidden: Float[Array, " H"]
+    cell: Float[Array, " H"]
+
+
+class LSTM(eqx.Module):
+    """Gates stacked in the order input, forget, cell, output; two biases, both added."""
+
+    weight_ih: Float[Array, "gates inputs"]
+    weight_hh: Float[Array, "gates H"]
+    bias_ih: Float[Array, " gates"]
+    bias_hh: Float[Array, " gates"]
+
+    def __init__(self, num_inputs: int, hidden_size: int, *, key: Key):
+        """Draw weights of variance 1/fan-in, biases zero, and a forget gate that starts open."""
+        key_ih, key_hh = jax.random.split(key)
+        gates = 4 * hidden_size
+        self.weight_ih = jax.random.normal(key_ih, (gates, num_inputs)) / num_inputs**0.5
+        self.weight_hh = jax.random.normal(key_hh, (gates, hidden_size)) / hidden_size**0.5
+        self.bias_ih = jnp.zeros(gates).at[hidden_size : 2 * hidden_size].set(1.0)
+        self.bias_hh = jnp.zeros(gates)
+
+    def initial_memory(self) -> Memory:
+        """Blank memory."""
+        blank = jnp.zeros(self.weight_hh.shape[1], self.weight_hh.dtype)
+        return Memory(blank, blank)
+
+    def __call__(self, inputs: Float[Array, " inputs"], memory: Memory) -> Memory:
+        """One step; `hidden` of the new memory is the output."""
+        gates = (
+            self.weight_ih @ inputs + self.bias_ih + self.weight_hh @ memory.hidden + self.bias_hh
+        )
+        enter, keep, candidate, leave = jnp.split(gates, 4)
+        cell = jax.nn.sigmoid(keep) * memory.cell + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
+        return Memory(jax.nn.sigmoid(leave) * jnp.tanh(cell), cell)

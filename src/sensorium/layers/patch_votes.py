@@ -1,0 +1,152 @@
+"""Where to look: patches of a picture vote for one another (AttentionAgent section 3.2, eq. 1 and 2).
+
+Every patch asks with a query and answers with a key; a patch's votes are what all patches give it, the sum
+down a column of the attention matrix whose rows are softmaxes:
+
+    A = softmax((X W_q + b_q) (X W_k + b_k)ᵀ / scale),    votes = Σ_i A_i,    X: patches x pixels
+
+Neither X nor A is ever in memory. A patch of 7 pixels every 4 is four neighbouring blocks of 4 x 4 pixels,
+so blocks are projected once and the projections added up; rows of A are summed a block at a time.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from sensorium.errors import ConfigError
+from sensorium.types import Key, Picture
+
+_ROWS = 64  # of the attention matrix at a time, which then stays in the cache
+
+
+class Projection(eqx.Module):
+    """A linear map of patches, as a PyTorch layer on their pixels: row, column, channel."""
+
+    weight: Float[Array, "D pixels"]
+    bias: Float[Array, " D"]
+
+    def __init__(self, pixels: int, size: int, *, key: Key):
+        """Draw weights of variance 1/pixels; the bias starts at zero."""
+        self.weight = jax.random.normal(key, (size, pixels)) / pixels**0.5
+        self.bias = jnp.zeros(size)
+
+
+class PatchVotes(eqx.Module):
+    """Votes of the patches of a picture for one another."""
+
+    query: Projection
+    key: Projection
+    patch_size: int = eqx.field(static=True)
+    stride: int = eqx.field(static=True)
+    scale: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        *,
+        channels: int,
+        patch_size: int,
+        stride: int,
+        message_size: int,
+        scale: float,
+        key: Key,
+    ):
+        """Draw the projections.
+
+        Args:
+            channels: C of the picture.
+            patch_size: Pixels each way.
+            stride: Pixels from each patch to the next.
+            message_size: D, width of queries and keys.
+            scale: What the products of queries and keys are divided by.
+            key: Random key.
+
+        Raises:
+            ConfigError: A size is less than 1.
+        """
+        if min(patch_size, stride, message_size) < 1:
+            raise ConfigError("Patches need a size, a stride and a message size of at least 1.")
+        key_query, key_key = jax.random.split(key)
+        pixels = patch_size**2 * channels
+        self.query = Projection(pixels, message_size, key=key_query)
+        self.key = Projection(pixels, message_size, key=key_key)
+        self.patch_size, self.stride, self.scale = patch_size, stride, scale
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of patches in a picture.
+
+        Raises:
+            ConfigError: The picture is smaller than a patch.
+        """
+        if min(height, width) < self.patch_size:
+            raise ConfigError(
+                f"A picture of {height} x {width} pixels is smaller than a patch of {self.patch_size}."
+            )
+        rows, columns = ((side - self.patch_size) // self.stride + 1 for side in (height, width))
+        return rows, columns
+
+    def centres(self, height: int, width: int) -> Int[Array, "patches 2"]:
+        """Row and column of the middle pixel of each patch, row by row."""
+        rows, columns = (jnp.arange(n) * self.stride for n in self.grid(height, width))
+        places = jnp.stack(jnp.meshgrid(rows, columns, indexing="ij"), -1)
+        return places.reshape(-1, 2) + self.patch_size // 2
+
+    def __call__(self, picture: Picture | Float[Array, "H W C"]) -> Float[Array, " patches"]:
+        """Votes for each patch, row by row; all together as many as there are patches.
+
+        Args:
+            picture: Bytes, or numbers from 0 to 255.
+        """
+        projections = self.query, self.key
+        weights = jnp.concatenate([projection.weight for projection in projections])
+        biases = jnp.concatenate([projection.bias for projection in projections])
+        projected = self._project(picture.astype(jnp.float32) / 255, weights) + biases
+        queries, keys = jnp.split(projected, 2, -1)
+        return votes(queries / self.scale, keys)
+
+    def _project(
+        self, picture: Float[Array, "H W C"], weights: Float[Array, "D pixels"]
+    ) -> Float[Array, "patches D"]:
+        """The product of all patches with `weights`."""
+        height, width, channels = picture.shape
+        rows, columns = self.grid(height, width)
+        stride = self.stride
+        cells = -(-self.patch_size // stride)  # blocks that a patch reaches into, each way
+        shape = (rows + cells - 1, columns + cells - 1)
+        missing = [
+            (0, max(0, count * stride - side))
+            for count, side in zip(shape, (height, width), strict=True)
+        ]
+        picture = jnp.pad(picture, (*missing, (0, 0)))[: shape[0] * stride, : shape[1] * stride]
+        blocks = picture.reshape(shape[0], stride, shape[1], stride, channels)
+        blocks = blocks.transpose(0, 2, 1, 3, 4).reshape(shape[0] * shape[1], -1)
+        size = self.patch_size
+        kernel = weights.reshape(-1, size, size, channels)
+        beyond = (0, cells * stride - size)
+        kernel = jnp.pad(kernel, ((0, 0), beyond, beyond, (0, 0)))
+        kernel = kernel.reshape(-1, cells, stride, cells, stride, channels)
+        kernel = kernel.transpose(2, 4, 5, 1, 3, 0).reshape(blocks.shape[1], -1)
+        parts = (blocks @ kernel).reshape(*shape, cells, cells, -1)
+        projected = sum(
+            parts[i : i + rows, j : j + columns, i, j] for i in range(cells) for j in range(cells)
+        )
+        return jnp.asarray(projected).reshape(rows * columns, -1)
+
+
+def votes(
+    queries: Float[Array, "patches D"], keys: Float[Array, "patches D"]
+) -> Float[Array, " patches"]:
+    """Column sums of the softmax over each row of `queries @ keys.T`, a block of rows at a time."""
+    count = queries.shape[0]
+    blocks = -(-count // _ROWS)
+    padded = jnp.pad(queries, ((0, blocks * _ROWS - count), (0, 0)))
+    real = (jnp.arange(blocks * _ROWS) < count).astype(queries.dtype)
+
+    def add(total: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
+        asked, counts = block
+        scores = asked @ keys.T
+        weights = jnp.exp(scores - jnp.max(scores, -1, keepdims=True))
+        return total + (counts / jnp.sum(weights, -1)) @ weights, None
+
+    rows = (padded.reshape(blocks, _ROWS, -1), real.reshape(blocks, _ROWS))
+    return jax.lax.scan(add, jnp.zeros(count, queries.dtype), rows)[0]

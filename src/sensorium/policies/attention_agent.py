@@ -1,0 +1,106 @@
+"""AttentionAgent: look at the few patches of a picture that matter, act on where they are.
+
+Tang, Nguyen & Ha 2020, "Neuroevolution of Self-Interpretable Agents".
+
+Patches vote for one another (`PatchVotes`); the places of the K with most votes, and nothing else, go through
+an LSTM to the actions. What the patches look like is forgotten, which is why it does not mind other colours.
+"""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.errors import ConfigError
+from sensorium.layers import LSTM, PatchVotes
+from sensorium.layers.lstm import Memory
+from sensorium.policies.controller import Linear
+from sensorium.policies.policy import Policy, Trace
+from sensorium.types import Action, Key, Picture, Senses
+
+
+class AttentionAgent(Policy):
+    """Votes, the best K places, an LSTM and a linear layer with tanh."""
+
+    look: PatchVotes
+    lstm: LSTM
+    output: Linear
+    top: int = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+
+    def initial_carry(self, senses: Senses) -> Memory:
+        """Blank memory.
+
+        Args:
+            senses: (H, W, C) of the pictures.
+
+        Raises:
+            ConfigError: They are no pictures, of another number of channels than the agent was made for, or
+                of fewer patches than it looks at.
+        """
+        channels = self.look.query.weight.shape[1] // self.look.patch_size**2
+        if not isinstance(senses, tuple) or len(senses) != 3 or senses[2] != channels:
+            raise ConfigError(
+                f"An AttentionAgent sees pictures of height x width x {channels}, not {senses}."
+            )
+        rows, columns = self.look.grid(*senses[:2])
+        if rows * columns < self.top:
+            raise ConfigError(
+                f"A picture of {senses[0]} x {senses[1]} has {rows * columns} patches, fewer than the "
+                f"{self.top} that the agent looks at."
+            )
+        return self.lstm.initial_memory()
+
+    def step(
+        self, observation: Picture | Float[Array, "H W C"], carry: Memory
+    ) -> tuple[Action, Memory, Trace]:
+        """Look, remember, act."""
+        height, width = observation.shape[:2]
+        votes = self.look(observation)
+        _, best = jax.lax.top_k(votes, self.top)
+        sides = jnp.array([height, width], jnp.float32)
+        places = self.look.centres(height, width)[best] / sides
+        memory = self.lstm(places.reshape(-1), carry)
+        return jnp.tanh(self.output(memory.hidden)), memory, Trace(attention=votes[None])
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionAgentConfig:
+    """An AttentionAgent; the defaults are the paper's for CarRacing, 3,667 parameters."""
+
+    patch_size: int = 7
+    """Pixels each way."""
+    stride: int = 4
+    """Pixels from each patch to the next."""
+    message_size: int = 4
+    """Width of queries and keys."""
+    top: int = 10
+    """K, how many patches it looks at."""
+    hidden_size: int = 16
+    """Units of the LSTM."""
+    channels: int = 3
+    """Of the pictures."""
+    scale: float = 2.0
+    """What products of queries and keys are divided by: √message_size; √147 in the agents of 2020."""
+
+    def build(self, senses: Senses, num_actions: int, key: Key) -> AttentionAgent:
+        """Draw an agent; ConfigError if `senses` are no pictures that it can look at."""
+        key_look, key_lstm, key_output = jax.random.split(key, 3)
+        agent = AttentionAgent(
+            look=PatchVotes(
+                channels=self.channels,
+                patch_size=self.patch_size,
+                stride=self.stride,
+                message_size=self.message_size,
+                scale=self.scale,
+                key=key_look,
+            ),
+            lstm=LSTM(2 * self.top, self.hidden_size, key=key_lstm),
+            output=Linear(self.hidden_size, num_actions, key=key_output),
+            top=self.top,
+            num_actions=num_actions,
+        )
+        agent.initial_carry(senses)
+        return agent

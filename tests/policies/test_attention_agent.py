@@ -1,0 +1,74 @@
+"""AttentionAgent: its size, what it looks at, and what it refuses to look at."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sensorium.envs import make
+from sensorium.errors import ConfigError
+from sensorium.policies import (
+    AttentionAgentConfig,
+    AttentionNeuronConfig,
+    FeedForwardConfig,
+    as_population,
+    num_parameters,
+)
+from sensorium.rollout import DeviceEngine
+
+SENSES = (96, 96, 3)
+
+
+def agent(**settings):
+    return AttentionAgentConfig(**settings).build(SENSES, 3, jax.random.key(0))
+
+
+def test_it_has_the_papers_number_of_parameters():
+    assert num_parameters(agent()) == 3667
+
+
+def test_it_acts_on_places_alone():
+    # A picture in other colours with the same votes: the projections only see the first channel
+    policy = agent()
+    mask = jnp.tile(jnp.array([1.0, 0.0, 0.0]), 49)
+    for name in ("query", "key"):
+        projection = getattr(policy.look, name)
+        object.__setattr__(projection, "weight", projection.weight * mask)
+    picture = jax.random.randint(jax.random.key(1), SENSES, 0, 256).astype(jnp.uint8)
+    recoloured = picture.at[..., 1:].set(7)
+    carry = policy.initial_carry(SENSES)
+    action, _, trace = policy.step(picture, carry)
+    other, _, _ = policy.step(recoloured, carry)
+    np.testing.assert_array_equal(action, other)
+    assert trace.attention.shape == (1, 529)
+    moved, _, _ = policy.step(jnp.roll(picture, 40, 0), carry)
+    assert not np.allclose(action, moved)
+
+
+def test_it_drives_in_the_engine():
+    engine = DeviceEngine(make("CarRacing"))
+    keys = jax.random.split(jax.random.key(0), 1)
+    episodes = engine.run_population(as_population(agent()), keys)
+    assert episodes.rewards.shape == (1, 1, 1000)
+    assert float(episodes.rewards[0, 0, 0]) > 0
+
+
+@pytest.mark.parametrize(
+    ("senses", "settings", "sentence"),
+    [
+        (5, {}, "sees pictures of height x width x 3, not 5"),
+        ((96, 96, 1), {}, r"height x width x 3, not \(96, 96, 1\)"),
+        ((5, 96, 3), {}, "smaller than a patch of 7"),
+        ((7, 11, 3), {}, "has 2 patches, fewer than the 10"),
+        (SENSES, {"stride": 0}, "at least 1"),
+    ],
+)
+def test_what_it_cannot_look_at_is_refused(senses, settings, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        AttentionAgentConfig(**settings).build(senses, 3, jax.random.key(0))
+
+
+@pytest.mark.parametrize("config", [AttentionNeuronConfig(), FeedForwardConfig()])
+def test_agents_of_scalar_sensors_refuse_pictures(config):
+    with pytest.raises(ConfigError, match="cannot see pictures of shape"):
+        config.build(SENSES, 3, jax.random.key(0))
