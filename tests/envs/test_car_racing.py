@@ -1,6 +1,6 @@
 """CarRacing side by side with Gymnasium's CarRacing-v3: tracks, driving, rewards, pictures."""
 
-import math
+import importlib.util
 
 import gymnasium
 import jax
@@ -10,62 +10,21 @@ import pytest
 
 from sensorium.bridges.to_gymnasium import register
 from sensorium.envs import CarRacing, make
-from sensorium.envs.car_racing import lay_track
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Shuffle
+from tests.racing_twin import LAY, STEP, WORLD, Recorded, drive, open_theirs, ours, theirs
 
-WORLD = CarRacing()
-LAY, START, STEP = jax.jit(lay_track), jax.jit(WORLD.start_on), jax.jit(WORLD.advance)
-
-
-class Recorded:
-    """A generator of uniform numbers that remembers what it drew."""
-
-    def __init__(self, seed):
-        self._rng = np.random.default_rng(seed)
-        self.drawn = []
-
-    def uniform(self, low, high):
-        self.drawn.append(self._rng.random())
-        return low + (high - low) * self.drawn[-1]
+needs_gymnasium = pytest.mark.skipif(
+    importlib.util.find_spec("Box2D") is None, reason="CarRacing-v3 needs the extra `racing`"
+)
 
 
-def theirs(seed):
-    """Gymnasium's world on the track of a seed, and the 12 x 2 numbers that made it."""
-    pytest.importorskip("Box2D", reason="CarRacing-v3 needs gymnasium[box2d]")
-    env = gymnasium.make("CarRacing-v3").unwrapped
-    env.reset(seed=seed)
-    env._np_random = recorded = Recorded(seed)
-    frame, _ = env.reset()
-    return env, frame, np.array(recorded.drawn).reshape(-1, 12, 2)[-1]
-
-
-def ours(drawn):
-    track, closed = LAY(*jnp.asarray(drawn.T, jnp.float32))
-    assert closed
-    return track, *START(track)
-
-
-def pedals(env, rng):
-    """A driver that follows the road, fast and carelessly."""
-    track, place = np.array(env.track), np.array(env.car.hull.position)
-    nearest = np.argmin(((track[:, 2:] - place) ** 2).sum(1))
-    ahead = track[(nearest + 6) % len(track), 2:] - place
-    error = math.atan2(-ahead[0], ahead[1]) - env.car.hull.angle
-    error = (error + math.pi) % (2 * math.pi) - math.pi
-    speed = np.hypot(*env.car.hull.linearVelocity)
-    brake = 0.9 * (rng.random() < 0.05)
-    return np.array([np.clip(-1.5 * error + 0.5 * rng.normal(), -1, 1), 0.4 * (speed < 45), brake])
-
-
-def to_ours(action):
-    return jnp.array([action[0], 2 * action[1] - 1, 2 * action[2] - 1], jnp.float32)
-
-
+@needs_gymnasium
 @pytest.mark.parametrize("seed", range(6))
 def test_the_same_numbers_make_the_same_track(seed):
     env, _, drawn = theirs(seed)
-    track, *_ = ours(drawn)
+    track, closed, *_ = ours(drawn)
+    assert closed
     expected = np.array(env.track)
     size = len(expected)
     assert int(track.size) == size
@@ -78,9 +37,9 @@ def test_the_same_numbers_make_the_same_track(seed):
     assert int(jnp.sum(track.curb[:size] != 0)) == curbs
 
 
+@needs_gymnasium
 def test_tracks_that_do_not_close_are_told_apart():
-    pytest.importorskip("Box2D", reason="CarRacing-v3 needs gymnasium[box2d]")
-    env = gymnasium.make("CarRacing-v3").unwrapped
+    env = open_theirs()
     env.reset(seed=0)
     closed = []
     for seed in range(60):
@@ -92,46 +51,30 @@ def test_tracks_that_do_not_close_are_told_apart():
     assert 1 <= closed.count(False) < 15
 
 
+@needs_gymnasium
 @pytest.mark.parametrize("seed", [0, 2, 7])
 def test_a_careless_driver_earns_the_same_step_by_step(seed):
     # Wheels slip, the car spins and leaves the road; steering reaches its limits
-    env, _, drawn = theirs(seed)
-    _, _, state = ours(drawn)
-    env._render = lambda mode: None
-    rng = np.random.default_rng(seed)
-    earned, slips = 0.0, 0.0
-    for time in range(400):
-        action = pedals(env, rng)
-        _, reward, ended, _, _ = env.step(action)
-        _, state, own, terminated, truncated, _ = STEP(jax.random.key(0), state, to_ours(action))
-        assert float(own) == pytest.approx(reward, abs=1e-3), time
-        assert (bool(terminated), bool(truncated)) == (ended, False)
-        touched = [bool(wheel.tiles) for wheel in env.car.wheels]
-        assert state.on_road.tolist() == touched, time
-        error = np.hypot(*(np.array(env.car.hull.position) - np.stack(state.car.position)))
-        assert error < (0.002 if time < 100 else 0.02), time
-        assert float(state.car.steering) == pytest.approx(env.car.wheels[0].joint.angle, abs=2e-3)
-        earned, slips = earned + reward, slips + (not all(touched))
-    assert earned > 100  # it got somewhere
-    assert seed != 2 or slips > 5  # and off the road
+    steps = list(drive(seed, 400))
+    assert len(steps) == 400
+    for time, step in enumerate(steps):
+        assert step.rewards[0] == pytest.approx(step.rewards[1], abs=1e-3), time
+        assert step.ended == (False, False)
+        assert step.on_road[0] == step.on_road[1], time
+        assert step.apart < (0.002 if time < 100 else 0.02), time
+        assert step.steering < 2e-3, time
+    assert sum(step.rewards[0] for step in steps) > 100  # it got somewhere
+    if seed == 2:
+        assert sum(not all(step.on_road[0]) for step in steps) > 5  # and off the road
 
 
+@needs_gymnasium
 def test_pictures_agree():
-    agreeing = []
-    for seed in (1, 3):
-        env, frame, drawn = theirs(seed)
-        _, picture, state = ours(drawn)
-        rng = np.random.default_rng(seed)
-        for time in range(120):
-            if time % 4 == 0:
-                near = np.abs(frame.astype(int) - np.asarray(picture)).max(-1) <= 8
-                agreeing.append((time, near.mean()))
-            action = pedals(env, rng)
-            frame, *_ = env.step(action)
-            picture, state, *_ = STEP(jax.random.key(0), state, to_ours(action))
-    times, shares = np.array(agreeing).T
-    assert shares[times >= 50].mean() > 0.975
-    assert shares[times >= 50].min() > 0.965
+    shares = np.array(
+        [[step.agreeing for step in drive(seed, 100, pictures=True)] for seed in (1, 3)]
+    )
+    assert shares[:, 50:].mean() > 0.975
+    assert shares[:, 50:].min() > 0.965
     assert shares.min() > 0.92  # from far above, all is edges
 
 

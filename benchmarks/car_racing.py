@@ -1,0 +1,139 @@
+"""How fast CarRacing is: our world and Gymnasium's, and an AttentionAgent in ours.
+
+    python benchmarks/car_racing.py
+
+In turns, on all cores: our world alone, 8 cars on each of 8 tracks, a frame for each step; the same with an
+AttentionAgent at the wheel; and Gymnasium's CarRacing-v3, a process on each core. Actions are random in both.
+What a track costs, which a population shares, is measured by itself; compiling is not counted.
+"""
+
+import multiprocessing
+import os
+import platform
+import statistics
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+
+def _gymnasium(steps, ready, begin, seconds) -> None:
+    """Step Gymnasium's world."""
+    warnings.simplefilter("ignore")
+    import gymnasium
+
+    env = gymnasium.make("CarRacing-v3").unwrapped
+    env.reset(seed=os.getpid())
+    rng = np.random.default_rng(os.getpid())
+    actions = rng.uniform([-0.3, 0.0, 0.0], [0.3, 0.4, 0.0], (steps, 3))
+    ready.release()
+    begin.wait()
+    started = time.perf_counter()
+    for action in actions:
+        env.step(action)
+    seconds.put(time.perf_counter() - started)
+
+
+def _theirs(steps, cores) -> float:
+    """Steps a second of a process on each core."""
+    context = multiprocessing.get_context("spawn")
+    ready, begin, seconds = context.Semaphore(0), context.Event(), context.Queue()
+    processes = [
+        context.Process(target=_gymnasium, args=(steps, ready, begin, seconds))
+        for _ in range(cores)
+    ]
+    for process in processes:
+        process.start()
+    for _ in processes:
+        ready.acquire()
+    begin.set()
+    total = sum(steps / seconds.get() for _ in processes)
+    for process in processes:
+        process.join()
+    return total
+
+
+def _ours(tracks, cars, steps, agent):
+    """A function that drives and returns the seconds it took; seconds that a track takes to make."""
+    import jax
+    import jax.numpy as jnp
+
+    from sensorium.envs import CarRacing
+    from sensorium.policies import AttentionAgentConfig
+
+    world = CarRacing()
+    params = world.default_params
+    keys = jax.random.split(jax.random.key(0), tracks)
+    reset = jax.jit(jax.vmap(lambda key: world.reset_env(key, params)))
+    jax.block_until_ready(reset(keys))
+    started = time.perf_counter()
+    frames, states = jax.block_until_ready(reset(keys))
+    track_seconds = (time.perf_counter() - started) / tracks
+    policy = AttentionAgentConfig().build(world.senses, 3, jax.random.key(0))
+
+    def drive(key):
+        """As in the engines: a population on the same tracks."""
+
+        def car(key, frame, state):
+            def step(now, key):
+                frame, state, carry = now
+                action = 0.3 * jax.random.normal(key, (3,)) + jnp.array([0.0, -0.6, -1.0])
+                if agent:
+                    action, carry, _ = policy.step(frame, carry)
+                frame, state, reward, *_ = world.advance(key, state, action, params)
+                return (frame, state, carry), reward
+
+            start = (frame, state, policy.initial_carry(world.senses))
+            last, rewards = jax.lax.scan(step, start, jax.random.split(key, steps))
+            return last[0], last[1].car, rewards
+
+        on_tracks = jax.vmap(car)
+        return jax.vmap(on_tracks, in_axes=(0, None, None))(key, frames, states)
+
+    compiled = jax.jit(drive)
+    keys = jax.random.split(jax.random.key(1), (cars, tracks))
+    jax.block_until_ready(compiled(keys))
+
+    def run() -> float:
+        started = time.perf_counter()
+        jax.block_until_ready(compiled(keys))
+        return cars * tracks * steps / (time.perf_counter() - started)
+
+    return run, track_seconds
+
+
+def main(json_file: Path = Path("car_racing.json"), rounds: int = 5) -> None:
+    """Measure, print a table and write JSON."""
+    from sensorium.serialisation import write_json
+
+    cores = os.cpu_count() or 1
+    world, track_seconds = _ours(8, 8, 100, agent=False)
+    driven, _ = _ours(8, 8, 20, agent=True)
+    speeds = {"our world alone": [], "with an AttentionAgent": [], "Gymnasium's world alone": []}
+    for _ in range(rounds):
+        speeds["our world alone"].append(world())
+        speeds["with an AttentionAgent"].append(driven())
+        speeds["Gymnasium's world alone"].append(_theirs(200, cores))
+    machine = f"{platform.machine()}, {cores} cores"
+    write_json(json_file, {"machine": machine, "track_seconds": track_seconds, "speeds": speeds})
+    table = Table(title=f"CarRacing, {machine}, {rounds} rounds")
+    for column in ("", "steps/s, median", "spread", "of Gymnasium's, median"):
+        table.add_column(column, justify="right" if column else "left")
+    for name, values in speeds.items():
+        pairs = zip(values, speeds["Gymnasium's world alone"], strict=True)
+        table.add_row(
+            name,
+            f"{statistics.median(values):,.0f}",
+            f"{min(values):,.0f} to {max(values):,.0f}",
+            f"{statistics.median(own / other for own, other in pairs):.0f}",
+        )
+    Console(width=100).print(table)
+    Console().print(f"A track takes {1000 * track_seconds:.1f} ms to make.", highlight=False)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
