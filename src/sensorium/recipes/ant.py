@@ -17,6 +17,7 @@ _WORLD = "gym:AntBulletEnv-v0"
 
 _PAPER = AttentionNeuronConfig(num_queries=32, bias=True, scale=True, controller_sizes=(32,))
 _LARGE = dataclasses.replace(_PAPER, controller_sizes=(128, 128))
+_WIDE = dataclasses.replace(_LARGE, num_queries=64, hidden_size=24, position_size=16)
 _NLA = dataclasses.replace(_PAPER, key_map=KeyMap.NLA_INVARIANT)
 _NLA_PUBLISHED = dataclasses.replace(_PAPER, key_map=KeyMap.NLA_PUBLISHED)
 
@@ -68,6 +69,24 @@ WALKER_LARGE = dataclasses.replace(
     summary="The larger student, which went on to learn from the reward by PPO.",
     policy=_LARGE,
     start="ant-pi-clone-large",
+)
+
+CLONE_WIDE = dataclasses.replace(
+    CLONE_LARGE,
+    name="ant-pi-clone-wide",
+    summary="As the larger student, with more to say for each sensor: an LSTM of 24 units, 64 queries.",
+    policy=_WIDE,
+)
+
+# At the others' learning rate this one moves twice as far in a round, and the lesson of which sensor is
+# which is worth more the more an LSTM can hold: see docs/experiments.md
+WALKER_WIDE = dataclasses.replace(
+    WALKER,
+    name="ant-pi-wide",
+    summary="The wider student, which went on to learn from the reward by PPO, and which sensor is which.",
+    policy=_WIDE,
+    trainer=RecurrentPpoConfig(total_rounds=1280, learning_rate=1.5e-4, identity_weight=0.1),
+    start="ant-pi-clone-wide",
 )
 
 NLA_CLONE = dataclasses.replace(
@@ -132,6 +151,8 @@ RECIPES = (
     CLONE_LARGE,
     WALKER,
     WALKER_LARGE,
+    CLONE_WIDE,
+    WALKER_WIDE,
     NLA_CLONE,
     NLA,
     NLA_PUBLISHED_CLONE,

@@ -26,23 +26,17 @@ LEVELS = 5
 Canvas = UInt16[Array, "H W"]
 
 _SIZE = 2688  # texels of the finest level, each way: a little more than the playfield
-_PIXEL = (
-    0.58  # m, about the width of a pixel of a frame from 2.7 times as near as the track's scale
-)
+_PIXEL = 0.58  # m, about the width of a pixel of a frame once the camera is down
 _GRASS = PLAYFIELD / 20  # m, side of a patch
 _GREEN, _LIGHT_GREEN, _ROAD = 204.0, 230.0, 104.0  # their green
 _OTHER = 102.0  # red and blue of grass and road
 _REACH = 18.0  # m: no tile with its curb is wider or longer
 
 
+# Of a batch one track after the other: patches are written in place, which a batch of them would not be
+@jax.custom_batching.sequential_vmap
 def paint(track: Track) -> Canvas:
     """Paint grass, road and curbs, on all levels: (4032, 2688), the coarser ones below the finest."""
-    return _paint(track)
-
-
-@jax.custom_batching.sequential_vmap
-def _paint(track: Track) -> Canvas:
-    """One track after the other: patches are written in place, which a batch of them would not be."""
     canvas = jnp.zeros((_SIZE + _SIZE // 2, _SIZE), jnp.uint16)
     for level in range(LEVELS):
         canvas = jax.lax.dynamic_update_slice(canvas, _grass(level), corner(level))

@@ -33,7 +33,8 @@ _ACROSS, _DOWN = _WIDTH / PIXELS, _HEIGHT / PIXELS  # pixels of the window for e
 
 _SHIFTS = (0, 8, 16)  # of red, green and blue in a number
 _ROWS, _COLUMNS = slice(66, 78), slice(44, 52)  # where the car is
-_CAR, _CAR_SHAPE = (66, 44), (12, 8)
+_CAR = (_ROWS.start, _COLUMNS.start)
+_CAR_SHAPE = (_ROWS.stop - _ROWS.start, _COLUMNS.stop - _COLUMNS.start)
 _ANGLES, _PHASES = 17, 24
 _STEEPEST = 0.44  # rad, a little more than the limit of the steering
 _HULL = (
@@ -46,10 +47,8 @@ _RED, _WHITE = 204, 77
 _TEXT_ROWS, _TEXT_COLUMNS = slice(87, 93), slice(0, 12)
 _SPEED_COLUMNS, _SIDEWAYS_ROWS = slice(12, 27), slice(86, 92)
 _STEER_COLUMNS, _TURN_COLUMNS = slice(34, 62), slice(62, 96)
-_TEXT, _TEXT_STEP = (
-    (15, 735),
-    23,
-)  # pixels of the window: corner of the first digit, from each to the next
+# Pixels of the window: corner of the first digit, and from each digit to the next
+_TEXT, _TEXT_STEP = (15, 735), 23
 
 
 def zoom_of(time: Int[Array, ""]) -> Float[Array, ""]:
