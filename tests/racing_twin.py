@@ -51,7 +51,9 @@ class Recorded:
 
 def open_theirs():
     """Gymnasium's world, unwrapped."""
-    with warnings.catch_warnings():  # Box2D warns while it is imported, and crashes where that is an error
+    with (
+        warnings.catch_warnings()
+    ):  # Box2D warns while it is imported, and crashes where that is an error
         warnings.simplefilter("ignore")
         return gymnasium.make("CarRacing-v3").unwrapped
 

@@ -8,6 +8,7 @@ from sensorium.layers.attention_neuron import AttentionNeuron as AttentionNeuron
 from sensorium.layers.attention_neuron import Pooled as Pooled
 from sensorium.layers.attention_neuron import attend as attend
 from sensorium.layers.blockwise import sum_over_blocks as sum_over_blocks
+from sensorium.layers.linear import Linear as Linear
 from sensorium.layers.lstm import LSTM as LSTM
 from sensorium.layers.nonlinear_keys import InvariantNonlinearKeys as InvariantNonlinearKeys
 from sensorium.layers.nonlinear_keys import NonlinearKeys as NonlinearKeys
@@ -19,3 +20,4 @@ from sensorium.layers.sensor_lstm import SensorLSTM as SensorLSTM
 from sensorium.layers.sensor_lstm import SensorMemory as SensorMemory
 from sensorium.layers.sets import DeepSets as DeepSets
 from sensorium.layers.sets import SetTransformer as SetTransformer
+from sensorium.layers.vision_attention import VisionAttentionNeuron as VisionAttentionNeuron

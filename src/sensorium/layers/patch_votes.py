@@ -15,28 +15,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sensorium.errors import ConfigError
+from sensorium.layers.linear import Linear
 from sensorium.types import Key, Picture
 
 _ROWS = 64  # of the attention matrix at a time, which then stays in the cache
 
 
-class Projection(eqx.Module):
-    """A linear map of patches, as a PyTorch layer on their pixels: row, column, channel."""
-
-    weight: Float[Array, "D pixels"]
-    bias: Float[Array, " D"]
-
-    def __init__(self, pixels: int, size: int, *, key: Key):
-        """Draw weights of variance 1/pixels; the bias starts at zero."""
-        self.weight = jax.random.normal(key, (size, pixels)) / pixels**0.5
-        self.bias = jnp.zeros(size)
-
-
 class PatchVotes(eqx.Module):
     """Votes of the patches of a picture for one another."""
 
-    query: Projection
-    key: Projection
+    query: Linear
+    key: Linear
     patch_size: int = eqx.field(static=True)
     stride: int = eqx.field(static=True)
     scale: float = eqx.field(static=True)
@@ -68,8 +57,8 @@ class PatchVotes(eqx.Module):
             raise ConfigError("Patches need a size, a stride and a message size of at least 1.")
         key_query, key_key = jax.random.split(key)
         pixels = patch_size**2 * channels
-        self.query = Projection(pixels, message_size, key=key_query)
-        self.key = Projection(pixels, message_size, key=key_key)
+        self.query = Linear(pixels, message_size, key=key_query)
+        self.key = Linear(pixels, message_size, key=key_key)
         self.patch_size, self.stride, self.scale = patch_size, stride, scale
 
     def grid(self, height: int, width: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@
 |---|---|---|
 | AttentionNeuron | its layer: any number of sensors, any order | linear or small tanh network on the code |
 | Deep Sets, Set Transformer | the same LSTM in each sensor, other pooling | the same |
+| AttentionNeuron for pictures | patches of a picture, in any order | AttentionAgent on the code |
 | AttentionAgent | patches of a picture vote | an LSTM on the places of the best |
 | feed-forward | fixed places | small tanh network on the readings |
 """
@@ -11,7 +12,6 @@
 from sensorium.policies.attention_agent import AttentionAgent as AttentionAgent
 from sensorium.policies.attention_agent import AttentionAgentConfig as AttentionAgentConfig
 from sensorium.policies.controller import Controller as Controller
-from sensorium.policies.controller import Linear as Linear
 from sensorium.policies.feed_forward import FeedForwardConfig as FeedForwardConfig
 from sensorium.policies.feed_forward import FeedForwardPolicy as FeedForwardPolicy
 from sensorium.policies.flat import from_vector as from_vector
@@ -27,6 +27,9 @@ from sensorium.policies.sensory import KeyMap as KeyMap
 from sensorium.policies.sensory import SensoryCarry as SensoryCarry
 from sensorium.policies.sensory import SensoryPolicy as SensoryPolicy
 from sensorium.policies.sensory import SetTransformerConfig as SetTransformerConfig
+from sensorium.policies.vision import VisionAttentionNeuronConfig as VisionAttentionNeuronConfig
+from sensorium.policies.vision import VisionCarry as VisionCarry
+from sensorium.policies.vision import VisionPolicy as VisionPolicy
 
 PolicyConfig = (
     AttentionNeuronConfig
@@ -34,5 +37,6 @@ PolicyConfig = (
     | SetTransformerConfig
     | FeedForwardConfig
     | AttentionAgentConfig
+    | VisionAttentionNeuronConfig
 )
 """Any agent that a recipe can name; `build(senses, num_actions, key)` draws one."""

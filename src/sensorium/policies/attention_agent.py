@@ -14,9 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError
-from sensorium.layers import LSTM, PatchVotes
+from sensorium.layers import LSTM, Linear, PatchVotes
 from sensorium.layers.lstm import Memory
-from sensorium.policies.controller import Linear
 from sensorium.policies.policy import Policy, Trace
 from sensorium.types import Action, Key, Picture, Senses
 

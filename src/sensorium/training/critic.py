@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from sensorium.policies import Linear
+from sensorium.layers import Linear
 from sensorium.types import Key, Scalar
 
 

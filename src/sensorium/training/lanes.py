@@ -11,7 +11,8 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import WorldError
-from sensorium.policies import Linear, Policy
+from sensorium.layers import Linear
+from sensorium.policies import Policy
 from sensorium.rollout.acting import restarted
 from sensorium.types import Key, Keys, PyTree, Scalar
 

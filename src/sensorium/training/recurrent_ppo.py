@@ -23,7 +23,8 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import ConfigError
-from sensorium.policies import Linear, Policy, as_population
+from sensorium.layers import Linear
+from sensorium.policies import Policy, as_population
 from sensorium.rollout import Engine, HostEngine
 from sensorium.training.critic import Critic, identity_loss
 from sensorium.training.lanes import (

@@ -28,7 +28,8 @@ from jaxtyping import Array, Bool, Float
 
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
-from sensorium.policies import Linear, Policy
+from sensorium.layers import Linear
+from sensorium.policies import Policy
 from sensorium.rollout import Engine, over_devices
 from sensorium.training.critic import Critic, identity_loss
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer

@@ -15,6 +15,7 @@ from sensorium.policies import (
     FeedForwardConfig,
     Policy,
     PolicyConfig,
+    VisionAttentionNeuronConfig,
     from_vector,
 )
 from sensorium.types import Senses
@@ -29,6 +30,7 @@ _ARCHITECTURES: dict[str, tuple[PolicyConfig, Senses, int]] = {
     ),
     "ant_mlp": (FeedForwardConfig((32, 32)), 28, 8),
     "carracing_attention_agent": (AttentionAgentConfig(), _PICTURES, 3),
+    "carracing_pi": (VisionAttentionNeuronConfig(), _PICTURES, 3),
 }
 """Architecture, sensors and actions of each published agent."""
 
@@ -37,8 +39,8 @@ def read_published(name: str, path: Path | str) -> Policy:
     """Read one of the published agents.
 
     Args:
-        name: `"cartpole_pi"` (913 parameters), `"ant_pi"` (2,504), `"ant_mlp"` (2,248) or
-            `"carracing_attention_agent"` (3,667).
+        name: `"cartpole_pi"` (913 parameters), `"ant_pi"` (2,504), `"ant_mlp"` (2,248),
+            `"carracing_attention_agent"` (3,667) or `"carracing_pi"` (7,212).
         path: An npz file with the flat vector under the key `params`.
 
     Returns:

@@ -1,0 +1,102 @@
+"""AttentionNeuron for pictures (AN section 3.2): every patch is a sensor that does not know its place.
+
+A patch asks for attention by what moved in it, and gives what it looks like:
+
+    K = [differences of consecutive frames, a] W_k,    V = LayerNorm(frames) W_v,    Q = table W_q
+    m = LayerNorm(relu(softmax(Q Kᵀ / √D) V))
+
+The code is a sum over patches, so it depends neither on their order nor on their number. As in the authors'
+agents, layer norms have no weights of their own, and keys list pixels before frames, values frames first.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.errors import ConfigError
+from sensorium.layers.linear import Linear
+from sensorium.layers.positional import positional_table
+from sensorium.types import Action, Key
+
+
+class VisionAttentionNeuron(eqx.Module):
+    """From a few frames to a code of M x D, whatever the order of their patches."""
+
+    query: Linear
+    key: Linear
+    value: Linear
+    num_queries: int = eqx.field(static=True)
+    patch_size: int = eqx.field(static=True)
+    num_frames: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        num_actions: int,
+        *,
+        num_queries: int,
+        patch_size: int,
+        num_frames: int,
+        message_size: int,
+        position_size: int,
+        key: Key,
+    ):
+        """Draw a layer with random weights.
+
+        Args:
+            num_actions: A, the length of the previous action, which every patch hears.
+            num_queries: M, rows of the code.
+            patch_size: Pixels each way; patches lie side by side.
+            num_frames: F, how many frames a patch remembers.
+            message_size: D, width of queries, keys and values.
+            position_size: Width of the positional table.
+            key: Random key.
+
+        Raises:
+            ConfigError: A size is less than 1, or there are fewer than two frames.
+        """
+        if min(num_queries, patch_size, message_size, position_size) < 1 or num_frames < 2:
+            raise ConfigError("Patches need sizes of at least 1, and two frames to see what moves.")
+        key_query, key_key, key_value = jax.random.split(key, 3)
+        pixels = patch_size**2
+        self.query = Linear(position_size, message_size, key=key_query)
+        self.key = Linear(pixels * (num_frames - 1) + num_actions, message_size, key=key_key)
+        self.value = Linear(pixels * num_frames, message_size, key=key_value)
+        self.num_queries, self.patch_size, self.num_frames = num_queries, patch_size, num_frames
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of patches; ConfigError if patches do not divide the picture."""
+        size = self.patch_size
+        if height % size or width % size or not min(height, width):
+            raise ConfigError(
+                f"A picture of {height} x {width} pixels does not divide into patches of {size}."
+            )
+        return height // size, width // size
+
+    def __call__(
+        self, frames: Float[Array, "F H W"], previous_action: Action
+    ) -> tuple[Float[Array, "M D"], Float[Array, "M patches"]]:
+        """The code, and how much each query listens to each patch.
+
+        Args:
+            frames: Grey, from 0 to 1, the newest last.
+            previous_action: What the agent did last.
+        """
+        rows, columns = self.grid(*frames.shape[1:])
+        size, count = self.patch_size, rows * columns
+        patches = frames.reshape(self.num_frames, rows, size, columns, size)
+        patches = patches.transpose(1, 3, 0, 2, 4).reshape(count, self.num_frames, size**2)
+        moved = jnp.diff(patches, axis=1).transpose(0, 2, 1).reshape(count, -1)
+        heard = jnp.broadcast_to(previous_action, (count, previous_action.shape[0]))
+        keys = self.key(jnp.concatenate([moved, heard], 1))
+        values = self.value(layer_norm(patches).reshape(count, -1))
+        table = positional_table(self.num_queries, self.query.weight.shape[1])
+        scores = self.query(jnp.asarray(table)) @ keys.T / keys.shape[1] ** 0.5
+        attention = jax.nn.softmax(scores, -1)
+        return layer_norm(jax.nn.relu(attention @ values)), attention
+
+
+def layer_norm(values: Float[Array, "*rows D"]) -> Float[Array, "*rows D"]:
+    """Mean 0 and variance 1 along the last axis; 1e-5 is added to the variance."""
+    centred = values - jnp.mean(values, -1, keepdims=True)
+    return centred / jnp.sqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)

@@ -1,0 +1,163 @@
+"""AttentionNeuron for pictures, with an AttentionAgent on its code (AN section 4.4, CarRacing).
+
+The layer turns the patches of the last frames, in any order, into a code; the code is voted on as if it were
+a picture, and the places of the best go through an LSTM to the actions. How much of the old code is kept
+beside the new one is the agent's own decision at each step.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from sensorium.errors import ConfigError
+from sensorium.layers import LSTM, Linear, VisionAttentionNeuron
+from sensorium.layers.lstm import Memory
+from sensorium.layers.patch_votes import votes
+from sensorium.policies.policy import Policy, Trace
+from sensorium.types import Action, Key, Picture, Scalar, Senses
+
+_LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
+
+
+class VisionCarry(NamedTuple):
+    """What the agent remembers."""
+
+    frames: Float[Array, "F H W"]
+    """The last frames, grey, from 0 to 255."""
+    fresh: Bool[Array, ""]
+    """Whether there was no frame yet; the first one then fills all."""
+    action: Action
+    code: Float[Array, "M D"]
+    kept: Scalar
+    """Part of the old code in the next."""
+    memory: Memory
+
+
+class VisionPolicy(Policy):
+    """The layer, votes on its code, an LSTM and a linear layer with tanh."""
+
+    layer: VisionAttentionNeuron
+    vote_query: Linear
+    vote_key: Linear
+    lstm: LSTM
+    output: Linear
+    keep: tuple[Linear, Linear]
+    top: int = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+
+    def initial_carry(self, senses: Senses) -> VisionCarry:
+        """Blank memory.
+
+        Args:
+            senses: (H, W, 3) of pictures in colour, or (H, W, 1) of grey ones.
+
+        Raises:
+            ConfigError: They are no pictures, or do not divide into patches.
+        """
+        if isinstance(senses, int) or len(senses) != 3 or senses[2] not in (1, 3):
+            raise ConfigError(
+                f"The agent sees pictures of height x width x 3 (or 1), not {senses}."
+            )
+        self.layer.grid(*senses[:2])
+        return VisionCarry(
+            frames=jnp.zeros((self.layer.num_frames, *senses[:2])),
+            fresh=jnp.ones((), bool),
+            action=jnp.zeros(self.num_actions),
+            code=jnp.zeros((self.layer.num_queries, self.layer.value.bias.shape[0])),
+            kept=jnp.zeros(()),
+            memory=self.lstm.initial_memory(),
+        )
+
+    def step(
+        self, observation: Picture | Float[Array, "H W C"], carry: VisionCarry
+    ) -> tuple[Action, VisionCarry, Trace]:
+        """Look, remember, act."""
+        picture = observation.astype(jnp.float32)
+        # Whole numbers, as the authors' agents saw them
+        grey = jnp.floor(picture @ _LUMA) if picture.shape[-1] == 3 else picture[..., 0]
+        frames = jnp.where(carry.fresh, grey, jnp.concatenate([carry.frames[1:], grey[None]]))
+        return self.act(frames, carry._replace(fresh=jnp.zeros((), bool)))
+
+    def act(
+        self, frames: Float[Array, "F H W"], carry: VisionCarry
+    ) -> tuple[Action, VisionCarry, Trace]:
+        """A step from frames that are already grey and stacked, 0 to 255."""
+        new, attention = self.layer(frames / 255, carry.action)
+        code = (1 - carry.kept) * new + carry.kept * carry.code
+        _, best = jax.lax.top_k(votes(self.vote_query(code), self.vote_key(code)), self.top)
+        side = self.side
+        places = jnp.stack([best // side, best % side], -1) / side
+        memory = self.lstm(places.reshape(-1), carry.memory)
+        action = jnp.tanh(self.output(memory.hidden))
+        first, second = self.keep
+        hidden = jnp.tanh(first(jnp.concatenate([memory.hidden, action])))
+        kept = jax.nn.sigmoid(second(hidden)[0])
+        carry = VisionCarry(frames, carry.fresh, action, code, kept, memory)
+        return action, carry, Trace(attention=attention)
+
+    @property
+    def side(self) -> int:
+        """Rows, and columns, of the code seen as a picture."""
+        return round(self.layer.num_queries**0.5)
+
+
+@dataclasses.dataclass(frozen=True)
+class VisionAttentionNeuronConfig:
+    """An AttentionNeuron agent for pictures; the defaults are the paper's for CarRacing, 7,212 parameters."""
+
+    num_queries: int = 1024
+    """M, a square number: the code is voted on as a picture."""
+    patch_size: int = 6
+    """Pixels each way; patches lie side by side."""
+    num_frames: int = 4
+    """How many frames a patch remembers."""
+    message_size: int = 16
+    """Width of queries, keys and values, and so of the code."""
+    position_size: int = 8
+    """Width of the positional table that makes the queries."""
+    vote_size: int = 4
+    """Width of queries and keys of the votes on the code."""
+    top: int = 10
+    """How many places of the code it looks at."""
+    hidden_size: int = 16
+    """Units of the LSTM."""
+    keep_size: int = 16
+    """Units of the network that says how much of the old code to keep."""
+
+    def build(self, senses: Senses, num_actions: int, key: Key) -> VisionPolicy:
+        """Draw an agent; ConfigError if `senses` are no pictures that it can look at."""
+        side = round(self.num_queries**0.5)
+        if side**2 != self.num_queries or self.num_queries < self.top:
+            raise ConfigError(
+                f"num_queries must be a square number of at least {self.top}, got {self.num_queries}; "
+                f"{max(side, int(np.ceil(self.top**0.5))) ** 2} is one."
+            )
+        keys = jax.random.split(key, 7)
+        policy = VisionPolicy(
+            layer=VisionAttentionNeuron(
+                num_actions,
+                num_queries=self.num_queries,
+                patch_size=self.patch_size,
+                num_frames=self.num_frames,
+                message_size=self.message_size,
+                position_size=self.position_size,
+                key=keys[0],
+            ),
+            vote_query=Linear(self.message_size, self.vote_size, key=keys[1]),
+            vote_key=Linear(self.message_size, self.vote_size, key=keys[2]),
+            lstm=LSTM(2 * self.top, self.hidden_size, key=keys[3]),
+            output=Linear(self.hidden_size, num_actions, key=keys[4]),
+            keep=(
+                Linear(self.hidden_size + num_actions, self.keep_size, key=keys[5]),
+                Linear(self.keep_size, 1, key=keys[6]),
+            ),
+            top=self.top,
+            num_actions=num_actions,
+        )
+        policy.initial_carry(senses)
+        return policy

@@ -1,0 +1,68 @@
+"""The AttentionNeuron agent of pictures: its size, its invariance, what it refuses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sensorium.errors import ConfigError
+from sensorium.policies import VisionAttentionNeuronConfig, num_parameters
+
+SMALL = VisionAttentionNeuronConfig(num_queries=36, patch_size=4)
+
+
+def agent(config=SMALL, senses=(24, 32, 3)):
+    return config.build(senses, 3, jax.random.key(0))
+
+
+def pictures(count, shape=(24, 32, 3)):
+    return jax.random.randint(jax.random.key(1), (count, *shape), 0, 256).astype(jnp.uint8)
+
+
+def codes(policy, seen):
+    frames = jnp.asarray(seen, jnp.float32)[..., 0]
+    _, carry, _ = policy.act(frames, policy.initial_carry(seen.shape[1:]))
+    return carry.code
+
+
+def test_it_has_the_papers_number_of_parameters():
+    assert num_parameters(agent(VisionAttentionNeuronConfig(), (96, 96, 3))) == 7212
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_patches_does_not_matter(seed):
+    policy, seen = agent(), pictures(4)
+    order = np.random.default_rng(seed).permutation(6 * 8)
+    patches = np.asarray(seen).reshape(4, 6, 4, 8, 4, 3).transpose(0, 1, 3, 2, 4, 5)
+    patches = patches.reshape(4, 48, 4, 4, 3)[:, order].reshape(4, 6, 8, 4, 4, 3)
+    shuffled = patches.transpose(0, 1, 3, 2, 4, 5).reshape(4, 24, 32, 3)
+    # The code and not the actions: with random weights places of the code tie, and rounding decides
+    code, moved, later = (codes(policy, jnp.asarray(each)) for each in (seen, shuffled, seen[::-1]))
+    np.testing.assert_allclose(moved, code, atol=1e-4)
+    assert not np.allclose(later, code, atol=1e-2)
+
+
+def test_the_first_frame_fills_its_memory_and_later_ones_push_it_out():
+    policy, seen = agent(), pictures(5, (24, 32, 1))
+    carry = policy.initial_carry((24, 32, 1))
+    _, carry, _ = policy.step(seen[0], carry)
+    np.testing.assert_array_equal(carry.frames, np.repeat(seen[:1, ..., 0], 4, 0))
+    for picture in seen[1:]:
+        _, carry, _ = policy.step(picture, carry)
+    np.testing.assert_array_equal(carry.frames, seen[1:, ..., 0])
+
+
+@pytest.mark.parametrize(
+    ("senses", "config", "sentence"),
+    [
+        (28, SMALL, "sees pictures of height x width x 3"),
+        ((24, 32, 2), SMALL, "sees pictures of height x width x 3"),
+        ((25, 32, 3), SMALL, "25 x 32 pixels does not divide into patches of 4"),
+        ((24, 32, 3), VisionAttentionNeuronConfig(num_queries=30), "square number .* 25 is one"),
+        ((24, 32, 3), VisionAttentionNeuronConfig(num_queries=4), "at least 10, got 4; 16 is one"),
+        ((24, 32, 3), VisionAttentionNeuronConfig(num_frames=1), "two frames"),
+    ],
+)
+def test_what_does_not_fit_is_refused(senses, config, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        config.build(senses, 3, jax.random.key(0))
