@@ -3,10 +3,13 @@
 import dataclasses
 import json
 
+import jax
+import numpy as np
 import pytest
 
 from sensorium import recipes, reproduce
 from sensorium.errors import ConfigError, UnknownNameError
+from sensorium.policies import AttentionAgentConfig, to_vector
 from sensorium.serialisation import save_pytree
 
 
@@ -97,3 +100,17 @@ def test_tables_of_the_ant(ant_zoo, tmp_path):
 def test_a_table_of_agents_that_nobody_trained(small_zoo, tmp_path):
     with pytest.raises(ConfigError, match=r"None of ant-fnn, .* is in the zoo"):
         reproduce.run("table-4", episodes=1, seed=0, out=tmp_path, json=None)
+
+
+def test_the_authors_drivers_are_scored_in_both_worlds(tmp_path, monkeypatch):
+    pytest.importorskip("Box2D", reason="CarRacing-v3 needs the extra `racing`")
+    policy = AttentionAgentConfig().build((96, 96, 3), 3, jax.random.key(0))
+    np.savez(tmp_path / "carracing_attention_agent.npz", params=np.asarray(to_vector(policy)))
+    monkeypatch.setenv("SENSORIUM_PUBLISHED", str(tmp_path))
+    monkeypatch.setattr("sensorium.envs.CarRacing.max_steps", 30)
+    monkeypatch.setattr("sensorium.bridges.from_gymnasium.HostWorld.max_steps", 30)
+    rows = run("racing-authors", tmp_path)
+    assert [row["env"] for row in rows] == ["CarRacing", "gym:CarRacing-v3"]
+    assert all(row["paper"] == "896 ± 61" for row in rows)
+    for row in rows:  # what is touched at the start is paid at once, and thirty steps cost 3
+        assert all(-3.1 < value < 100 for value in row["returns"])

@@ -164,7 +164,7 @@ def _facts(name: str) -> _Facts:
             observation_shape=observations.shape,
             num_actions=_num_actions(actions),
             max_steps=limit or _NO_TIME_LIMIT,
-            solved_return=math.inf if threshold is None else threshold,
+            solved_return=math.inf if threshold is None else float(threshold),
             to_env_actions=functools.partial(_to_env_actions, actions),
             from_env_actions=functools.partial(_from_env_actions, actions),
         )

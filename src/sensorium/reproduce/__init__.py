@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sensorium.errors import did_you_mean
 from sensorium.evaluation.report import console_for, write
-from sensorium.reproduce import ant, attention_neuron, nonlinear_attention
+from sensorium.reproduce import ant, attention_neuron, car_racing, nonlinear_attention
 from sensorium.reproduce.scaling import scaling
 
 TABLES = {
@@ -15,6 +15,7 @@ TABLES = {
     "table-6-ant": ant.table_6_ant,
     "figure-4": attention_neuron.figure_4,
     "ant-authors": ant.authors,
+    "racing-authors": car_racing.authors,
     "recovery": attention_neuron.recovery,
     "nla-table-2": nonlinear_attention.nla_table_2,
     "nla-table-3": ant.nla_table_3,

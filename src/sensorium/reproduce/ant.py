@@ -22,8 +22,8 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
 def table_4(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 4: the teacher, its clones, and agents that learned from the reward."""
     del out
-    clones = ("ant-pi-clone", "ant-pi-clone-large")
-    learned = ("ant-pi", "ant-pi-large", "ant-pi-evolved", "ant-pi-evolution")
+    clones = ("ant-pi-clone", "ant-pi-clone-large", "ant-pi-clone-wide")
+    learned = ("ant-pi", "ant-pi-large", "ant-pi-wide", "ant-pi-evolved", "ant-pi-evolution")
     agents = present("ant-fnn", *clones, *learned)
     return score_tables(agents, ENV, (Identity(), Shuffle()), an_table_4, episodes, seed)
 
@@ -32,7 +32,7 @@ def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 6, the ant's column: reshuffled in mid-episode."""
     del out
     senses = (Reshuffle(25), Reshuffle(100), Reshuffle(500))
-    agents = present("ant-pi", "ant-pi-large")
+    agents = present("ant-pi", "ant-pi-large", "ant-pi-wide")
     return score_tables(agents, ENV, senses, lambda _: AN_TABLE_6_ANT, episodes, seed)
 
 
