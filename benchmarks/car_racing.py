@@ -111,8 +111,8 @@ def main(json_file: Path = Path("car_racing.json"), rounds: int = 5) -> None:
     from sensorium.serialisation import write_json
 
     cores = os.cpu_count() or 1
-    world, track_seconds = _ours(8, 8, 100, agent=False)
-    driven, _ = _ours(8, 8, 20, agent=True)
+    world, track_seconds = _ours(8, 8, 1000, agent=False)
+    driven, _ = _ours(8, 8, 200, agent=True)
     speeds = {"our world alone": [], "with an AttentionAgent": [], "Gymnasium's world alone": []}
     for _ in range(rounds):
         speeds["our world alone"].append(world())
