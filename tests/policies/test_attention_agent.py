@@ -1,5 +1,6 @@
 """AttentionAgent: its size, what it looks at, and what it refuses to look at."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -31,9 +32,11 @@ def test_it_acts_on_places_alone():
     # A picture in other colours with the same votes: the projections only see the first channel
     policy = agent()
     mask = jnp.tile(jnp.array([1.0, 0.0, 0.0]), 49)
-    for name in ("query", "key"):
-        projection = getattr(policy.look, name)
-        object.__setattr__(projection, "weight", projection.weight * mask)
+    policy = eqx.tree_at(
+        lambda policy: (policy.look.query.weight, policy.look.key.weight),
+        policy,
+        replace_fn=lambda weight: weight * mask,
+    )
     picture = jax.random.randint(jax.random.key(1), SENSES, 0, 256).astype(jnp.uint8)
     recoloured = picture.at[..., 1:].set(7)
     carry = policy.initial_carry(SENSES)

@@ -1,4 +1,8 @@
-"""An LSTM for vectors, laid out as PyTorch's LSTMCell: see `SensorLSTM`, which is one for each sensor."""
+"""LSTMs, laid out as PyTorch's LSTMCell, so that the authors' vectors load as they are.
+
+`LSTM` is for a vector; `SensorLSTM` is one for each sensor. The second bias is redundant but counts in the
+published number of parameters.
+"""
 
 from typing import NamedTuple
 
@@ -17,7 +21,7 @@ class Memory(NamedTuple):
     cell: Float[Array, " H"]
 
 
-class LSTM(eqx.Module):
+class LSTMWeights(eqx.Module):
     """Gates stacked in the order input, forget, cell, output; two biases, both added."""
 
     weight_ih: Float[Array, "gates inputs"]
@@ -34,9 +38,27 @@ class LSTM(eqx.Module):
         self.bias_ih = jnp.zeros(gates).at[hidden_size : 2 * hidden_size].set(1.0)
         self.bias_hh = jnp.zeros(gates)
 
+    @property
+    def hidden_size(self) -> int:
+        """H, the width of what is remembered and said."""
+        return self.weight_hh.shape[1]
+
+
+def advance(
+    gates: Float[Array, "gates ..."], cell: Float[Array, "H ..."]
+) -> tuple[Float[Array, "H ..."], Float[Array, "H ..."]]:
+    """What an LSTM says and remembers after a step, from the sums that enter its gates."""
+    input_gate, forget_gate, candidate, output_gate = jnp.split(gates, 4)
+    cell = jax.nn.sigmoid(forget_gate) * cell + jax.nn.sigmoid(input_gate) * jnp.tanh(candidate)
+    return jax.nn.sigmoid(output_gate) * jnp.tanh(cell), cell
+
+
+class LSTM(LSTMWeights):
+    """One LSTM for a vector."""
+
     def initial_memory(self) -> Memory:
         """Blank memory."""
-        blank = jnp.zeros(self.weight_hh.shape[1], self.weight_hh.dtype)
+        blank = jnp.zeros(self.hidden_size, self.weight_hh.dtype)
         return Memory(blank, blank)
 
     def __call__(self, inputs: Float[Array, " inputs"], memory: Memory) -> Memory:
@@ -44,6 +66,4 @@ class LSTM(eqx.Module):
         gates = (
             self.weight_ih @ inputs + self.bias_ih + self.weight_hh @ memory.hidden + self.bias_hh
         )
-        enter, keep, candidate, leave = jnp.split(gates, 4)
-        cell = jax.nn.sigmoid(keep) * memory.cell + jax.nn.sigmoid(enter) * jnp.tanh(candidate)
-        return Memory(jax.nn.sigmoid(leave) * jnp.tanh(cell), cell)
+        return Memory(*advance(gates, memory.cell))

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sensorium.errors import ConfigError
+from sensorium.layers.blockwise import sum_over_blocks
 from sensorium.layers.linear import Linear
 from sensorium.types import Key, Picture
 
@@ -126,16 +127,10 @@ def votes(
     queries: Float[Array, "patches D"], keys: Float[Array, "patches D"]
 ) -> Float[Array, " patches"]:
     """Column sums of the softmax over each row of `queries @ keys.T`, a block of rows at a time."""
-    count = queries.shape[0]
-    blocks = -(-count // _ROWS)
-    padded = jnp.pad(queries, ((0, blocks * _ROWS - count), (0, 0)))
-    real = (jnp.arange(blocks * _ROWS) < count).astype(queries.dtype)
 
-    def add(total: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
-        asked, counts = block
-        scores = asked @ keys.T
+    def ask(block: Float[Array, "D rows"]) -> tuple[Array, tuple[()]]:
+        scores = block.T @ keys.T
         weights = jnp.exp(scores - jnp.max(scores, -1, keepdims=True))
-        return total + (counts / jnp.sum(weights, -1)) @ weights, None
+        return (1 / jnp.sum(weights, -1)) @ weights, ()
 
-    rows = (padded.reshape(blocks, _ROWS, -1), real.reshape(blocks, _ROWS))
-    return jax.lax.scan(add, jnp.zeros(count, queries.dtype), rows)[0]
+    return sum_over_blocks(ask, queries.T, _ROWS)[0]

@@ -1,20 +1,15 @@
 """The small LSTM that every sensor carries, with weights shared by all of them (AN section 3.1).
 
-Laid out as PyTorch's LSTMCell, so that the authors' vectors load as they are: gates stacked in the
-order input, forget, cell, output, and two biases, both added. The second bias is redundant but counts
-in the published number of parameters.
-
 Arrays have features first and sensors last, (H, N): with `vmap(..., in_axes=-1, out_axes=-1)` a whole
 batch is then one plain matrix product, and everything else runs over contiguous memory.
 """
 
 from typing import NamedTuple
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from sensorium.layers.lstm import LSTMWeights, advance
 from sensorium.types import Action, Key, Observation, Order
 
 
@@ -29,29 +24,12 @@ class SensorMemory(NamedTuple):
         return SensorMemory(self.hidden[:, order], self.cell[:, order])
 
 
-class SensorLSTM(eqx.Module):
+class SensorLSTM(LSTMWeights):
     """One LSTM step for every sensor: its own reading and the previous action in, features out."""
 
-    weight_ih: Float[Array, "gates inputs"]
-    weight_hh: Float[Array, "gates H"]
-    bias_ih: Float[Array, " gates"]
-    bias_hh: Float[Array, " gates"]
-
     def __init__(self, num_actions: int, hidden_size: int, *, key: Key):
-        """Draw weights of variance 1/fan-in, biases zero, and a forget gate that starts open."""
-        key_ih, key_hh = jax.random.split(key)
-        inputs = 1 + num_actions
-        self.weight_ih = jax.random.normal(key_ih, (4 * hidden_size, inputs)) / inputs**0.5
-        self.weight_hh = (
-            jax.random.normal(key_hh, (4 * hidden_size, hidden_size)) / hidden_size**0.5
-        )
-        self.bias_ih = jnp.zeros(4 * hidden_size).at[hidden_size : 2 * hidden_size].set(1.0)
-        self.bias_hh = jnp.zeros(4 * hidden_size)
-
-    @property
-    def hidden_size(self) -> int:
-        """H, the width of what a sensor remembers and says."""
-        return self.weight_hh.shape[1]
+        """Draw weights for sensors that hear `num_actions` numbers beside their reading."""
+        super().__init__(1 + num_actions, hidden_size, key=key)
 
     def initial_memory(self, num_sensors: int) -> SensorMemory:
         """Blank memory for `num_sensors` sensors."""
@@ -77,8 +55,4 @@ class SensorLSTM(eqx.Module):
             + self.weight_hh @ memory.hidden
             + (weight_action @ previous_action + self.bias_ih + self.bias_hh)[:, None]
         )
-        input_gate, forget_gate, candidate, output_gate = jnp.split(gates, 4)
-        cell = jax.nn.sigmoid(forget_gate) * memory.cell + jax.nn.sigmoid(input_gate) * jnp.tanh(
-            candidate
-        )
-        return SensorMemory(hidden=jax.nn.sigmoid(output_gate) * jnp.tanh(cell), cell=cell)
+        return SensorMemory(*advance(gates, memory.cell))

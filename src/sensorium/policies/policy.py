@@ -1,6 +1,6 @@
 """The interface of every agent: memory comes in and goes out, nothing is hidden.
 
-    carry = policy.initial_carry(num_sensors)
+    carry = policy.initial_carry(senses)
     action, carry = policy(observation, carry)
 
 One agent, one step; batch with `jax.vmap` or `equinox.filter_vmap`.
@@ -35,7 +35,7 @@ class Policy(eqx.Module):
     num_actions: eqx.AbstractVar[int]
 
     @abc.abstractmethod
-    def initial_carry(self, senses: Any) -> PyTree:
+    def initial_carry(self, senses: Senses) -> PyTree:
         """The memory of an agent that has seen nothing yet.
 
         Args:

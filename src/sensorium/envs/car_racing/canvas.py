@@ -41,8 +41,7 @@ def paint(track: Track) -> Canvas:
     for level in range(LEVELS):
         canvas = jax.lax.dynamic_update_slice(canvas, _grass(level), corner(level))
     outlines = _outlines(track)
-    middle = (track.middle + track.middle[track.previous]) / 2
-    firsts = [_first_texel(middle, level) for level in range(LEVELS)]
+    firsts = [_first_texel(track.centres, level) for level in range(LEVELS)]
 
     def tile(number: Array, canvas: Canvas) -> Canvas:
         outline = jax.tree.map(lambda values: values[number], outlines)

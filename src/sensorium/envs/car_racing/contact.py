@@ -43,11 +43,10 @@ def survey(track: Track) -> Road:
             jnp.cos(track.heading),
         ]
     )
-    end = track.previous
-    middle = (track.middle + track.middle[end]) / 2
+    tiles = track.centres
     centre = (jnp.arange(_CELLS) + 0.5 - _CELLS / 2) * _CELL
-    across = (centre[:, None] - middle[:, 0]) ** 2
-    up = (centre[:, None] - middle[:, 1]) ** 2
+    across = (centre[:, None] - tiles[:, 0]) ** 2
+    up = (centre[:, None] - tiles[:, 1]) ** 2
     number = jnp.arange(MAX_TILES)
     # The tile's number in the lowest bits: the least of single numbers is found much sooner than where it is
     distance = ((up[:, None, :] + across[None, :, :]) * _FINE).astype(

@@ -56,17 +56,10 @@ class Track(NamedTuple):
         """Which entries are tiles."""
         return jnp.arange(self.heading.shape[0]) < self.size
 
-    def corners(self, inner: float = -TRACK_WIDTH, outer: float = TRACK_WIDTH) -> Array:
-        """Corners of every tile, (K, 4, 2) in m: its beginning left and right, its end right and left.
-
-        Args:
-            inner: m to the right of the middle; the road's left edge by default.
-            outer: The same for the other edge.
-        """
-        right = jnp.stack([jnp.cos(self.heading), jnp.sin(self.heading)], -1)
-        edges = [self.middle + offset * right for offset in (inner, outer)]
-        end = self.previous
-        return jnp.stack([edges[0], edges[1], edges[1][end], edges[0][end]], 1)
+    @property
+    def centres(self) -> Float[Array, "K 2"]:
+        """m, the middle of each tile."""
+        return (self.middle + self.middle[self.previous]) / 2
 
 
 class _Walker(NamedTuple):

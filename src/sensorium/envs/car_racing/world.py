@@ -133,8 +133,7 @@ class CarRacing(Environment):
             idle=zero,
             time=zero,
         )
-        on_road, visited, tiles = _touch(state, car)
-        paid = (tiles * params.lap_reward / track.size).astype(jnp.float32)
+        on_road, visited, paid = _touch(state, car, params)
         picture = draw(canvas, settled, zero, paid)
         state = state._replace(
             picture=picture, on_road=on_road, visited=visited, unpaid=paid, total=paid
@@ -151,8 +150,7 @@ class CarRacing(Environment):
         before = state.car
         car = dynamics.drive(before, action[0], gas, brake, state.on_road)
         # As in Box2D, tiles are touched where the car was at the beginning of the step
-        on_road, visited, tiles = _touch(state, before)
-        earned = (tiles * params.lap_reward / state.road.size).astype(jnp.float32)
+        on_road, visited, earned = _touch(state, before, params)
         reward = state.unpaid + earned + params.step_reward
         count = jnp.sum(visited)
         lap = visited[0] & ~state.visited[0] & (count > params.lap * state.road.size)
@@ -181,10 +179,11 @@ class CarRacing(Environment):
 
 
 def _touch(
-    state: CarRacingState, car: Car
-) -> tuple[Bool[Array, "4"], Bool[Array, " K"], Int[Array, ""]]:
-    """Wheels on the road, tiles visited so far, and how many of them are new."""
+    state: CarRacingState, car: Car, params: Any
+) -> tuple[Bool[Array, "4"], Bool[Array, " K"], Scalar]:
+    """Wheels on the road, tiles visited so far, and what is paid for the new ones."""
     tiles, touches = touched(state.road, car)
     new = jnp.any(touches, 1) & ~state.visited[tiles]
     visited = state.visited.at[tiles].max(new)
-    return jnp.any(touches, 0), visited, jnp.sum(new)
+    paid = jnp.sum(new) * params.lap_reward / state.road.size
+    return jnp.any(touches, 0), visited, paid.astype(jnp.float32)
