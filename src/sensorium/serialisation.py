@@ -22,6 +22,7 @@ from sensorium.errors import AgentFileError, WriteError
 from sensorium.types import PyTree
 
 _HEADER = "sensorium"
+_PARTIAL = ".partial"  # how the name of a file ends while it is being written
 
 
 @contextlib.contextmanager
@@ -41,7 +42,9 @@ def atomic_write(path: Path | str) -> Iterator[BinaryIO]:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        descriptor, temporary = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name}.", suffix=_PARTIAL
+        )
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
@@ -57,6 +60,12 @@ def atomic_write(path: Path | str) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and not isinstance(error, WriteError):
             raise WriteError(f"Could not write {path}: {error.strerror or error}.") from error
         raise
+
+
+def remove_partial_files(directory: Path) -> None:
+    """Remove what a process that was killed while it wrote has left; nobody else may be writing there."""
+    for path in directory.glob(f".*{_PARTIAL}"):
+        path.unlink(missing_ok=True)
 
 
 def write_json(path: Path | str, value: Any) -> None:

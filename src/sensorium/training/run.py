@@ -28,7 +28,7 @@ import numpy as np
 from sensorium.errors import AgentFileError, RunError, WriteError
 from sensorium.policies import Policy
 from sensorium.rollout import Engine
-from sensorium.serialisation import save_pytree, write_json
+from sensorium.serialisation import remove_partial_files, save_pytree, write_json
 from sensorium.training.checkpoints import (
     BEST,
     LAST,
@@ -108,6 +108,7 @@ class RunDirectory:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise RunError(f"Another process is training in {self.path}.") from error
+            remove_partial_files(self.path)
             yield
 
 
