@@ -157,6 +157,9 @@ def evaluate(
     noise_channels: int | None = None,
     noise_sigma: float = 0.1,
     drop: int | None = None,
+    occlude: float | None = None,
+    background: str | None = None,
+    modify: str | None = None,
     env: str | None = None,
     suite: bool = False,
     engine: Literal["auto", "ray"] = "auto",
@@ -170,12 +173,16 @@ def evaluate(
         agent: A name of the zoo, a run directory, or a file.
         episodes: How many, each from a start of its own; 1,000, or 100 in a world on the host.
         seed: Decides the starts and all noise.
-        shuffle: Put the sensors in a random order at the start of each episode.
+        shuffle: Put the sensors, or the patches of pictures, in a random order at the start of each episode.
         reshuffle_every: Put them in a new order every so many steps.
         duplicate: Every sensor this many times, the code scaled to match.
         noise_channels: This many more channels of Gaussian noise.
         noise_sigma: Standard deviation of the noise.
         drop: This many sensors are missing, others each episode.
+        occlude: This share of the patches of pictures is black.
+        background: A picture, a folder of them, a video, or hills, waves, mosaic or crossroads, where
+            CarRacing has grass.
+        modify: What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars or blob.
         env: Another world than that of the agent's recipe; `gym:` and an id for any of Gymnasium.
         suite: Plain, shuffled, doubled and with 5 noise channels, beside the paper's scores.
         engine: Where episodes run: `auto` is this machine, `ray` a cluster.
@@ -186,20 +193,24 @@ def evaluate(
     from sensorium.evaluation import report, usual_episodes
     from sensorium.perturbations import perturb
     from sensorium.reproduce.published import an_table_2
-    from sensorium.rollout import EngineConfig, use_all_cores
+    from sensorium.rollout import EngineConfig, make_world, use_all_cores
     from sensorium.zoo import load
 
     use_all_cores()
     loaded = load(agent)
+    world = env or loaded.recipe.env
     perturbation = perturb(
+        make_world(world).senses,
         shuffle=shuffle,
         reshuffle_every=reshuffle_every,
         duplicate=duplicate,
         noise_channels=noise_channels,
         noise_sigma=noise_sigma,
         drop=drop,
+        occlude=occlude,
+        background=background,
+        modify=modify,
     )
-    world = env or loaded.recipe.env
     perturbations = report.SUITE if suite else (perturbation,)
     paper = an_table_2(loaded.name) if world == loaded.recipe.env else None
     episodes = usual_episodes(world) if episodes is None else episodes

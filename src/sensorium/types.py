@@ -31,8 +31,8 @@ Flag = Bool[Array, ""]
 Observation = Float[Array, " N"]
 """Readings of N scalar sensors, in any order."""
 
-Picture = UInt8[Array, "height width channels"]
-"""What a world shows that is seen and not measured."""
+Picture = UInt8[Array, "height width channels"] | Float[Array, "height width channels"]
+"""What a world shows that is seen and not measured: bytes, or the same numbers as floats."""
 
 Sensed = Observation | Picture
 """What a world shows."""

@@ -12,7 +12,14 @@ from sensorium.bridges.to_gymnasium import register
 from sensorium.bridges.wrappers import PerturbObservation
 from sensorium.envs import CartPoleSwingUpHarder
 from sensorium.errors import ConfigError, ObservationError
-from sensorium.perturbations import Duplicate, NoiseChannels, Reshuffle, Shuffle, compose
+from sensorium.perturbations import (
+    Duplicate,
+    NoiseChannels,
+    Reshuffle,
+    Shuffle,
+    ShufflePatches,
+    compose,
+)
 
 NAME = "sensorium/CartPoleSwingUpHarder-v0"
 
@@ -124,3 +131,11 @@ def test_reshuffling_goes_on_within_an_episode():
 def test_only_flat_boxes_can_be_perturbed():
     with pytest.raises(ConfigError, match="needs a flat Box"):
         PerturbObservation(gymnasium.make("FrozenLake-v1"), Shuffle())
+
+
+def test_only_pictures_of_bytes_can_be_perturbed():
+    racing = gymnasium.make("sensorium/CarRacing-v0")
+    floats = gymnasium.spaces.Box(0.0, 1.0, (96, 96, 3))
+    env = gymnasium.wrappers.TransformObservation(racing, lambda frame: frame / 255, floats)
+    with pytest.raises(ConfigError, match=r"needs pictures of uint8; .* float32"):
+        PerturbObservation(env, ShufflePatches())

@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from sensorium.bridges.to_gymnasium import register
+from sensorium.bridges.wrappers import PerturbObservation
 from sensorium.envs import CarRacing, make
 from sensorium.errors import ConfigError
-from sensorium.perturbations import Shuffle
+from sensorium.perturbations import SCENES, Background, Shuffle, ShufflePatches, compose
+from sensorium.perturbations.patches import to_patches
+from tests.perturbations.test_pictures import is_grass
 from tests.racing_twin import LAY, STEP, WORLD, Recorded, drive, open_theirs, ours, theirs
 
 needs_gymnasium = pytest.mark.skipif(
@@ -137,3 +140,23 @@ def test_gymnasium_knows_it():
     assert env.observation_space.contains(observation)
     assert env.step(np.array([0.0, 1.0, -1.0], np.float32))[0].dtype == np.uint8
     assert env.render().shape == (384, 384, 3)
+
+
+@needs_gymnasium
+def test_perturbations_of_pictures_wrap_gymnasiums_own_world():
+    scene = compose(Background("hills"), ShufflePatches())
+    env = PerturbObservation(open_theirs(), scene)
+    bare = open_theirs()
+    assert env.observation_space == bare.observation_space
+    shown, true = env.reset(seed=1)[0], bare.reset(seed=1)[0]
+    for _ in range(60):
+        action = np.array([0.0, 0.1, 0.0], np.float32)
+        shown, true = env.step(action)[0], bare.step(action)[0]
+    grass = is_grass(true)
+    assert grass.mean() > 0.3
+    behind = np.asarray(SCENES["hills"](96, 96))
+    expected = np.where(grass[..., None], behind, true)
+    patches = [np.asarray(to_patches(jnp.asarray(picture), 6)) for picture in (shown, expected)]
+    assert sorted(p.tobytes() for p in patches[0]) == sorted(p.tobytes() for p in patches[1])
+    again = env.reset(seed=1)[0]
+    assert (again == env.reset(seed=1)[0]).all()

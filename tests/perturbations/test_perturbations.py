@@ -106,7 +106,7 @@ def test_compose_of_nothing_and_of_one():
 def test_flags_make_a_perturbation_and_its_name():
     made = perturb(drop=1, duplicate=2, noise_channels=5, shuffle=True)
     assert str(made) == "1 dropped + doubled + +5 noise channels + shuffled"
-    assert made.num_channels(5) == 13
+    assert made.arriving(5) == 13
     assert perturb() == Identity()
 
 
@@ -118,7 +118,7 @@ def test_flags_make_a_perturbation_and_its_name():
         (lambda: NoiseChannels(-1), "at least 0"),
         (lambda: NoiseChannels(1, float("nan")), "at least 0"),
         (lambda: Drop(-1), "at least 0, got -1"),
-        (lambda: Drop(5).num_channels(5), "would leave none; drop at most 4"),
+        (lambda: Drop(5).arriving(5), "would leave none; drop at most 4"),
     ],
 )
 def test_numbers_out_of_range(build, sentence):

@@ -34,7 +34,7 @@ def plain_loop(policy, name, perturbation, key):
     world = make_world(name)
     observation, _ = env.reset(seed=int(jax.random.bits(key) >> 1))
     senses = perturbation.init(jax.random.fold_in(key, 1), world.num_sensors)
-    carry = policy.initial_carry(perturbation.num_channels(world.num_sensors))
+    carry = policy.initial_carry(perturbation.arriving(world.num_sensors))
     rewards, ended = [], False
     while not ended:
         now = jax.random.fold_in(jax.random.fold_in(key, 2), len(rewards))

@@ -104,9 +104,8 @@ def trace_on_host(
         ConfigError: The world cannot draw itself.
     """
     policy = policy.with_code_scale(perturbation.code_scale)
-    count = world.raw_observation_shape[0]
-    carry = policy.initial_carry(perturbation.num_channels(count))
-    senses = begin_senses(perturbation, key, count)
+    carry = policy.initial_carry(perturbation.arriving(world.raw_senses))
+    senses = begin_senses(perturbation, key, world.raw_senses)
     env = open_env(world.name, render_mode="rgb_array")
     kept = []
     try:

@@ -28,6 +28,7 @@ from sensorium.bridges.opening import open_env
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
+from sensorium.types import Senses
 
 _NO_TIME_LIMIT = 10_000  # steps, where an environment sets none itself
 
@@ -61,17 +62,10 @@ class HostWorld(World):
         """Shape of what the agent senses, after the perturbation.
 
         Raises:
-            ConfigError: There is a perturbation, and the observations are no flat Box.
+            ConfigError: The perturbation cannot be applied to what the environment shows.
         """
-        shape = self._facts.observation_shape
-        if self.perturbation == Identity():
-            return shape
-        if len(shape) != 1:
-            raise ConfigError(
-                f"{self.name} shows arrays of shape {shape}; {str(self.perturbation)!r} perturbs "
-                "flat observations only."
-            )
-        return (self.perturbation.num_channels(shape[0]),)
+        arriving = self.perturbation.arriving(self.raw_senses)
+        return (arriving,) if isinstance(arriving, int) else arriving
 
     @property
     def sensor_names(self) -> tuple[str, ...]:
@@ -83,6 +77,12 @@ class HostWorld(World):
     def raw_observation_shape(self) -> tuple[int, ...]:
         """Shape of an observation before the perturbation."""
         return self._facts.observation_shape
+
+    @property
+    def raw_senses(self) -> Senses:
+        """What the environment shows before the perturbation: N, or the shape of pictures."""
+        shape = self.raw_observation_shape
+        return shape[0] if len(shape) == 1 else shape
 
     @property
     def num_actions(self) -> int:

@@ -1,7 +1,8 @@
-"""Perturbations as Gymnasium wrappers, for any environment with a flat Box of observations.
+"""Perturbations as Gymnasium wrappers, for any environment that shows a flat Box, or pictures.
 
 ```python
 env = PerturbObservation(gymnasium.make("Pendulum-v1"), compose(NoiseChannels(5), Shuffle()))
+env = PerturbObservation(gymnasium.make("CarRacing-v3"), compose(Background("hills"), ShufflePatches()))
 ```
 """
 
@@ -14,6 +15,7 @@ from gymnasium import spaces
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
+from sensorium.types import Senses
 
 
 class PerturbObservation(gymnasium.Wrapper):
@@ -26,18 +28,26 @@ class PerturbObservation(gymnasium.Wrapper):
         """Wrap an environment.
 
         Raises:
-            ConfigError: Observations are not a flat Box, or too few for the perturbation.
+            ConfigError: Observations are neither a flat Box nor pictures of bytes, or the perturbation
+                cannot be applied to them.
         """
         super().__init__(env)
         space = env.observation_space
-        if not isinstance(space, spaces.Box) or len(space.shape) != 1:
+        if not isinstance(space, spaces.Box) or len(space.shape) not in (1, 3):
             raise ConfigError(
-                f"PerturbObservation needs a flat Box of observations, {env} has {space}."
+                f"PerturbObservation needs a flat Box of observations, or pictures; {env} has {space}."
+            )
+        if len(space.shape) == 3 and space.dtype != np.uint8:
+            raise ConfigError(
+                f"PerturbObservation needs pictures of uint8; those of {env} are {space.dtype}."
             )
         self.perturbation = perturbation
-        self._num_sensors = space.shape[0]
-        channels = perturbation.num_channels(self._num_sensors)
-        self.observation_space = spaces.Box(-np.inf, np.inf, (channels,), np.float32)
+        self._shown: Senses = space.shape[0] if len(space.shape) == 1 else space.shape
+        arriving = perturbation.arriving(self._shown)
+        if isinstance(arriving, int):
+            self.observation_space = spaces.Box(-np.inf, np.inf, (arriving,), np.float32)
+        else:
+            self.observation_space = spaces.Box(0, 255, arriving, np.uint8)
         self._apply = jax.jit(perturbation.apply)
         self._key = jax.random.key(0)
         self._state: Any = None
@@ -49,7 +59,7 @@ class PerturbObservation(gymnasium.Wrapper):
         observation, info = self.env.reset(seed=seed, options=options)
         if seed is not None:
             self._key = jax.random.key(seed)
-        self._state = self.perturbation.init(self._next_key(), self._num_sensors)
+        self._state = self.perturbation.init(self._next_key(), self._shown)
         return self._perturb(observation), info
 
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
@@ -58,9 +68,9 @@ class PerturbObservation(gymnasium.Wrapper):
         return self._perturb(observation), reward, terminated, truncated, info
 
     def _perturb(self, observation: Any) -> np.ndarray:
-        readings = np.asarray(observation, np.float32)
-        channels, self._state = self._apply(self._next_key(), self._state, readings)
-        return np.asarray(channels)
+        shown = np.asarray(observation, self.observation_space.dtype)
+        arrived, self._state = self._apply(self._next_key(), self._state, shown)
+        return np.asarray(arrived)
 
     def _next_key(self) -> jax.Array:
         self._key, key = jax.random.split(self._key)

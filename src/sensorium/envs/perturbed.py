@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from sensorium.envs.base import Environment
 from sensorium.perturbations.perturbation import Perturbation
-from sensorium.types import Action, Flag, Key, Observation, PyTree, Scalar
+from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed
 
 _SENSES = 1  # folded into the key of a reset, so that a perturbation does not change the start
 
@@ -34,9 +34,16 @@ class Perturbed(Environment):
     id = "Perturbed"
 
     @property
+    def observation_shape(self) -> tuple[int, ...]:
+        """After the perturbation."""
+        arriving = self.perturbation.arriving(self.world.senses)
+        return (arriving,) if isinstance(arriving, int) else arriving
+
+    @property
     def num_sensors(self) -> int:
-        """Channels after the perturbation."""
-        return self.perturbation.num_channels(self.world.num_sensors)
+        """Channels after the perturbation; ConfigError in a world of pictures."""
+        _ = self.world.num_sensors
+        return self.observation_shape[0]
 
     @property
     def num_actions(self) -> int:
@@ -63,17 +70,17 @@ class Perturbed(Environment):
         """As in the world."""
         return self.world.default_params
 
-    def reset_env(self, key: Key, params: Any) -> tuple[Observation, PerturbedState]:
+    def reset_env(self, key: Key, params: Any) -> tuple[Sensed, PerturbedState]:
         """Start the world, then its senses."""
         observation, world = self.world.reset_env(key, params)
         key_init, key_apply = jax.random.split(jax.random.fold_in(key, _SENSES))
-        senses = self.perturbation.init(key_init, self.world.num_sensors)
+        senses = self.perturbation.init(key_init, self.world.senses)
         observation, senses = self.perturbation.apply(key_apply, senses, observation)
         return observation, PerturbedState(world, senses, self.world.time(world))
 
     def step_env(
         self, key: Key, state: PerturbedState, action: Action, params: Any
-    ) -> tuple[Observation, PerturbedState, Scalar, Flag, dict[str, Any]]:
+    ) -> tuple[Sensed, PerturbedState, Scalar, Flag, dict[str, Any]]:
         """Advance the world, then perturb what it shows."""
         key_world, key_senses = jax.random.split(key)
         observation, world, reward, terminated, info = self.world.step_env(
@@ -83,13 +90,13 @@ class Perturbed(Environment):
         state = PerturbedState(world, senses, self.world.time(world))
         return observation, state, reward, terminated, info
 
-    def observe(self, state: PerturbedState) -> Observation:
+    def observe(self, state: PerturbedState) -> Sensed:
         """Those of the world, unperturbed."""
         return self.world.observe(state.world)
 
     def sources(self, state: PerturbedState) -> Int[Array, " N"]:
         """Followed back through the perturbation."""
-        return self.perturbation.sources(state.senses, self.world.num_sensors)
+        return self.perturbation.sources(state.senses, self.world.senses)
 
     def critic_features(self, state: PerturbedState) -> Float[Array, " F"]:
         """Those of the world: a critic sees through the perturbation."""

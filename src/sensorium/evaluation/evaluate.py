@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from sensorium.errors import ConfigError
 from sensorium.evaluation.statistics import Summary, summarise
-from sensorium.perturbations import Identity, Perturbation
+from sensorium.perturbations import HideRows, Identity, Perturbation, compose
 from sensorium.policies import Policy
 from sensorium.rollout import ON_HOST, EngineConfig, make_world, open_engine
 from sensorium.types import Keys
@@ -88,7 +88,8 @@ def evaluate(
         WorldError: An environment on the host raised, died or hangs.
     """
     perturbation = perturbation or Identity()
-    world = make_world(env, perturbation)
+    hidden = HideRows(policy.hidden_rows) if policy.hidden_rows else Identity()
+    world = make_world(env, compose(hidden, perturbation))
     if policy.num_actions != world.num_actions:
         raise ConfigError(
             f"{name or 'The agent'} has {policy.num_actions} action(s), but {env} takes "

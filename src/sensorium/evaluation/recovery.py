@@ -15,9 +15,10 @@ from jaxtyping import Array, Float
 from sensorium.envs import Environment, Perturbed
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
+from sensorium.perturbations.perturbation import check_scalars
 from sensorium.policies import Policy
 from sensorium.rollout import run_episodes
-from sensorium.types import Key, Keys, Observation, Order
+from sensorium.types import Key, Keys, Observation, Order, Senses
 
 
 class _Waiting(NamedTuple):
@@ -31,12 +32,13 @@ class ShuffleOnce(Perturbation):
 
     at: int
 
-    def num_channels(self, num_sensors: int) -> int:
+    def arriving(self, senses: Senses) -> int:
         """All of them."""
-        return num_sensors
+        return check_scalars(self, senses)
 
-    def init(self, key: Key, num_sensors: int) -> _Waiting:
+    def init(self, key: Key, senses: Senses) -> _Waiting:
         """The order to come; never the natural one, which would be no shuffle."""
+        num_sensors = check_scalars(self, senses)
         shift = jax.random.randint(key, (), 1, num_sensors)
         order = jax.random.permutation(jax.random.fold_in(key, 1), num_sensors)
         rolled = (jnp.arange(num_sensors) + shift) % num_sensors
@@ -50,9 +52,9 @@ class ShuffleOnce(Perturbation):
         order = jnp.where(state.age >= self.at, state.order, natural)
         return observation[order], state._replace(age=state.age + 1)
 
-    def sources(self, state: _Waiting, num_sensors: int) -> Order:
+    def sources(self, state: _Waiting, senses: Senses) -> Order:
         """The natural order, then the new one; the step that was just shown counts."""
-        return jnp.where(state.age > self.at, state.order, jnp.arange(num_sensors))
+        return jnp.where(state.age > self.at, state.order, jnp.arange(check_scalars(self, senses)))
 
     def __str__(self) -> str:
         return f"shuffled at step {self.at}"

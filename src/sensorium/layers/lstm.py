@@ -56,6 +56,10 @@ def advance(
 class LSTM(LSTMWeights):
     """One LSTM for a vector."""
 
+    def __init__(self, num_inputs: int, hidden_size: int, *, key: Key):
+        """Draw weights for `num_inputs` numbers."""
+        super().__init__(num_inputs, hidden_size, key=key)
+
     def initial_memory(self) -> Memory:
         """Blank memory."""
         blank = jnp.zeros(self.hidden_size, self.weight_hh.dtype)

@@ -81,7 +81,7 @@ class PatchVotes(eqx.Module):
         places = jnp.stack(jnp.meshgrid(rows, columns, indexing="ij"), -1)
         return places.reshape(-1, 2) + self.patch_size // 2
 
-    def __call__(self, picture: Picture | Float[Array, "H W C"]) -> Float[Array, " patches"]:
+    def __call__(self, picture: Picture) -> Float[Array, " patches"]:
         """Votes for each patch, row by row; all together as many as there are patches.
 
         Args:

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
-from sensorium.perturbations.perturbation import Perturbation
-from sensorium.types import Key, Observation, PyTree
+from sensorium.perturbations.perturbation import Perturbation, check_scalars
+from sensorium.types import Key, Observation, PyTree, Senses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Duplicate(Perturbation):
         """One over the number of copies."""
         return 1.0 / self.copies
 
-    def num_channels(self, num_sensors: int) -> int:
+    def arriving(self, senses: Senses) -> int:
         """That many times as many."""
-        return num_sensors * self.copies
+        return check_scalars(self, senses) * self.copies
 
-    def init(self, key: Key, num_sensors: int) -> PyTree:
+    def init(self, key: Key, senses: Senses) -> PyTree:
         """No state."""
-        del key, num_sensors
+        del key, senses
         return ()
 
     def apply(self, key: Key, state: PyTree, observation: Observation) -> tuple[Array, PyTree]:
@@ -44,10 +44,10 @@ class Duplicate(Perturbation):
         del key
         return jnp.tile(observation, self.copies), state
 
-    def sources(self, state: PyTree, num_sensors: int) -> Int[Array, " channels"]:
+    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
         """All sensors, again and again."""
         del state
-        return jnp.tile(jnp.arange(num_sensors), self.copies)
+        return jnp.tile(jnp.arange(check_scalars(self, senses)), self.copies)
 
     def __str__(self) -> str:
         return "doubled" if self.copies == 2 else f"{self.copies} copies"
@@ -67,13 +67,13 @@ class NoiseChannels(Perturbation):
                 f"got {self.count} and {self.sigma}."
             )
 
-    def num_channels(self, num_sensors: int) -> int:
+    def arriving(self, senses: Senses) -> int:
         """`count` more."""
-        return num_sensors + self.count
+        return check_scalars(self, senses) + self.count
 
-    def init(self, key: Key, num_sensors: int) -> PyTree:
+    def init(self, key: Key, senses: Senses) -> PyTree:
         """No state."""
-        del key, num_sensors
+        del key, senses
         return ()
 
     def apply(self, key: Key, state: PyTree, observation: Observation) -> tuple[Array, PyTree]:
@@ -81,10 +81,10 @@ class NoiseChannels(Perturbation):
         noise = self.sigma * jax.random.normal(key, (self.count,), observation.dtype)
         return jnp.concatenate([observation, noise]), state
 
-    def sources(self, state: PyTree, num_sensors: int) -> Int[Array, " channels"]:
+    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
         """All sensors, then noise."""
         del state
-        return jnp.concatenate([jnp.arange(num_sensors), jnp.full(self.count, -1)])
+        return jnp.concatenate([jnp.arange(check_scalars(self, senses)), jnp.full(self.count, -1)])
 
     def __str__(self) -> str:
         sigma = "" if self.sigma == 0.1 else f" of sigma {self.sigma:g}"
@@ -101,8 +101,9 @@ class Drop(Perturbation):
         if self.count < 0:
             raise ConfigError(f"Drop needs a count of at least 0, got {self.count}.")
 
-    def num_channels(self, num_sensors: int) -> int:
+    def arriving(self, senses: Senses) -> int:
         """`count` fewer; raises ConfigError if none would be left."""
+        num_sensors = check_scalars(self, senses)
         if self.count >= num_sensors:
             raise ConfigError(
                 f"Dropping {self.count} of {num_sensors} sensors would leave none; "
@@ -110,10 +111,10 @@ class Drop(Perturbation):
             )
         return num_sensors - self.count
 
-    def init(self, key: Key, num_sensors: int) -> Int[Array, " kept"]:
+    def init(self, key: Key, senses: Senses) -> Int[Array, " kept"]:
         """The sensors that are left."""
-        kept = self.num_channels(num_sensors)
-        return jnp.sort(jax.random.permutation(key, num_sensors)[:kept])
+        kept = self.arriving(senses)
+        return jnp.sort(jax.random.permutation(key, check_scalars(self, senses))[:kept])
 
     def apply(
         self, key: Key, state: Int[Array, " kept"], observation: Observation
@@ -122,9 +123,9 @@ class Drop(Perturbation):
         del key
         return observation[state], state
 
-    def sources(self, state: Int[Array, " kept"], num_sensors: int) -> Int[Array, " kept"]:
+    def sources(self, state: Int[Array, " kept"], senses: Senses) -> Int[Array, " kept"]:
         """Those that are left."""
-        del num_sensors
+        del senses
         return state
 
     def __str__(self) -> str:

@@ -8,30 +8,30 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from sensorium.errors import ConfigError
-from sensorium.perturbations.perturbation import Perturbation
-from sensorium.types import Key, Observation, Order
+from sensorium.perturbations.perturbation import Perturbation, check_scalars
+from sensorium.types import Key, Observation, Order, Senses
 
 
 @dataclasses.dataclass(frozen=True)
 class Shuffle(Perturbation):
     """A random order, drawn at the start of each episode."""
 
-    def num_channels(self, num_sensors: int) -> int:
+    def arriving(self, senses: Senses) -> int:
         """All of them."""
-        return num_sensors
+        return check_scalars(self, senses)
 
-    def init(self, key: Key, num_sensors: int) -> Order:
+    def init(self, key: Key, senses: Senses) -> Order:
         """The order of this episode."""
-        return jax.random.permutation(key, num_sensors)
+        return jax.random.permutation(key, check_scalars(self, senses))
 
     def apply(self, key: Key, state: Order, observation: Observation) -> tuple[Array, Order]:
         """Put the sensors in that order."""
         del key
         return observation[state], state
 
-    def sources(self, state: Order, num_sensors: int) -> Order:
+    def sources(self, state: Order, senses: Senses) -> Order:
         """The order of this episode."""
-        del num_sensors
+        del senses
         return state
 
     def __str__(self) -> str:
@@ -58,13 +58,15 @@ class Reshuffle(Perturbation):
         if self.every < 1:
             raise ConfigError(f"Reshuffle needs every of at least 1 step, got {self.every}.")
 
-    def num_channels(self, num_sensors: int) -> int:
+    def arriving(self, senses: Senses) -> int:
         """All of them."""
-        return num_sensors
+        return check_scalars(self, senses)
 
-    def init(self, key: Key, num_sensors: int) -> ReshuffleState:
+    def init(self, key: Key, senses: Senses) -> ReshuffleState:
         """The first order."""
-        return ReshuffleState(jax.random.permutation(key, num_sensors), jnp.zeros((), jnp.int32))
+        return ReshuffleState(
+            jax.random.permutation(key, check_scalars(self, senses)), jnp.zeros((), jnp.int32)
+        )
 
     def apply(
         self, key: Key, state: ReshuffleState, observation: Observation
@@ -76,9 +78,9 @@ class Reshuffle(Perturbation):
         age = jnp.where(expired, 0, state.age) + 1
         return observation[order], ReshuffleState(order, age)
 
-    def sources(self, state: ReshuffleState, num_sensors: int) -> Order:
+    def sources(self, state: ReshuffleState, senses: Senses) -> Order:
         """The order now."""
-        del num_sensors
+        del senses
         return state.order
 
     def __str__(self) -> str:

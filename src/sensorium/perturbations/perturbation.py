@@ -2,8 +2,10 @@
 
 A perturbation is a small immutable value. It is drawn once an episode and applied every step:
 
-    state = perturbation.init(key, num_sensors)
+    state = perturbation.init(key, senses)
     observation, state = perturbation.apply(key, state, observation)
+
+`senses` is what the world shows: a number of scalar sensors, or the shape of its pictures.
 """
 
 import abc
@@ -11,10 +13,10 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
-from sensorium.types import Key, Observation, PyTree
+from sensorium.types import Key, PyTree, Sensed, Senses
 
 
 class Perturbation(abc.ABC):
@@ -26,35 +28,33 @@ class Perturbation(abc.ABC):
         return 1.0
 
     @abc.abstractmethod
-    def num_channels(self, num_sensors: int) -> int:
-        """How many channels arrive if the world has `num_sensors`.
+    def arriving(self, senses: Senses) -> Senses:
+        """What arrives if the world shows `senses`.
 
         Raises:
-            ConfigError: It cannot be applied to that many.
+            ConfigError: It cannot be applied to them.
         """
 
     @abc.abstractmethod
-    def init(self, key: Key, num_sensors: int) -> PyTree:
+    def init(self, key: Key, senses: Senses) -> PyTree:
         """Draw what stays fixed for an episode; arrays, or nothing."""
 
     @abc.abstractmethod
-    def apply(
-        self, key: Key, state: PyTree, observation: Observation
-    ) -> tuple[Float[Array, " channels"], PyTree]:
+    def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Sensed, PyTree]:
         """Perturb one observation.
 
         Args:
             key: Random key, a new one every step.
             state: From `init`, or from the step before.
-            observation: N readings.
+            observation: N readings, or a picture.
 
         Returns:
-            `num_channels(N)` readings, and the new state.
+            As many readings as `arriving` says, or a picture of that shape; and the new state.
         """
 
     @abc.abstractmethod
-    def sources(self, state: PyTree, num_sensors: int) -> Int[Array, " channels"]:
-        """Which sensor each channel carries now, -1 for noise; of the state that `apply` returned."""
+    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+        """Which scalar sensor each channel carries now, -1 for noise; of the state that `apply` returned."""
 
     @abc.abstractmethod
     def __str__(self) -> str:
@@ -65,24 +65,24 @@ class Perturbation(abc.ABC):
 class Identity(Perturbation):
     """Nothing happens."""
 
-    def num_channels(self, num_sensors: int) -> int:
+    def arriving(self, senses: Senses) -> Senses:
         """All of them."""
-        return num_sensors
+        return senses
 
-    def init(self, key: Key, num_sensors: int) -> PyTree:
+    def init(self, key: Key, senses: Senses) -> PyTree:
         """No state."""
-        del key, num_sensors
+        del key, senses
         return ()
 
-    def apply(self, key: Key, state: PyTree, observation: Observation) -> tuple[Array, PyTree]:
+    def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
         """Pass it on."""
         del key
         return observation, state
 
-    def sources(self, state: PyTree, num_sensors: int) -> Int[Array, " channels"]:
+    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
         """Each carries its own."""
         del state
-        return jnp.arange(num_sensors)
+        return jnp.arange(check_scalars(self, senses))
 
     def __str__(self) -> str:
         return "plain"
@@ -102,21 +102,21 @@ class Compose(Perturbation):
             factor *= part.code_scale
         return factor
 
-    def num_channels(self, num_sensors: int) -> int:
+    def arriving(self, senses: Senses) -> Senses:
         """Through all parts in turn."""
         for part in self.parts:
-            num_sensors = part.num_channels(num_sensors)
-        return num_sensors
+            senses = part.arriving(senses)
+        return senses
 
-    def init(self, key: Key, num_sensors: int) -> PyTree:
+    def init(self, key: Key, senses: Senses) -> PyTree:
         """State of each part."""
         states = []
         for index, part in enumerate(self.parts):
-            states.append(part.init(jax.random.fold_in(key, index), num_sensors))
-            num_sensors = part.num_channels(num_sensors)
+            states.append(part.init(jax.random.fold_in(key, index), senses))
+            senses = part.arriving(senses)
         return tuple(states)
 
-    def apply(self, key: Key, state: PyTree, observation: Observation) -> tuple[Array, PyTree]:
+    def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
         """Through all parts in turn."""
         states = []
         for index, (part, part_state) in enumerate(zip(self.parts, state, strict=True)):
@@ -126,9 +126,9 @@ class Compose(Perturbation):
             states.append(part_state)
         return observation, tuple(states)
 
-    def sources(self, state: PyTree, num_sensors: int) -> Int[Array, " channels"]:
+    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
         """Followed back through all parts."""
-        carried = jnp.arange(num_sensors)
+        carried = jnp.arange(check_scalars(self, senses))
         for part, part_state in zip(self.parts, state, strict=True):
             source = part.sources(part_state, carried.shape[0])
             carried = jnp.where(source >= 0, carried[source], -1)
@@ -146,25 +146,45 @@ def compose(*parts: Perturbation) -> Perturbation:
     return parts[0] if len(parts) == 1 else Compose(parts)
 
 
-def check_perturbation(perturbation: Perturbation, num_sensors: int = 5) -> None:
+def check_scalars(perturbation: Perturbation, senses: Senses) -> int:
+    """The number of scalar sensors that `senses` are; ConfigError if they are pictures."""
+    if not isinstance(senses, int):
+        raise ConfigError(
+            f"{str(perturbation)!r} happens to scalar sensors, not to pictures of shape {senses}; "
+            "see sensorium.perturbations for what happens to pictures."
+        )
+    return senses
+
+
+def check_perturbation(perturbation: Perturbation, senses: Senses = 5) -> None:
     """Hold a perturbation to the contract of this module, on a made-up episode of three steps.
+
+    Args:
+        perturbation: The perturbation to check.
+        senses: A number of scalar sensors, or the shape of pictures, to try it with.
 
     Raises:
         ConfigError: It breaks the contract; the message says which clause.
     """
     name = type(perturbation).__name__
     hash(perturbation)  # a value, usable as a static argument
-    state = perturbation.init(jax.random.key(0), num_sensors)
-    readings = jnp.linspace(-1.0, 1.0, num_sensors, dtype=jnp.float32)
-    expected = perturbation.num_channels(num_sensors)
+    state = perturbation.init(jax.random.key(0), senses)
+    if isinstance(senses, int):
+        observation: Array = jnp.linspace(-1.0, 1.0, senses, dtype=jnp.float32)
+    else:
+        observation = jax.random.bits(jax.random.key(1), senses, jnp.uint8)
+    arriving = perturbation.arriving(senses)
+    expected = (arriving,) if isinstance(arriving, int) else arriving
     structure = jax.eval_shape(lambda: state)
     for step in range(3):
-        channels, state = perturbation.apply(jax.random.key(step), state, readings)
-        if channels.shape != (expected,):
-            raise ConfigError(f"{name} promises {expected} channels, gave shape {channels.shape}.")
-        if perturbation.sources(state, num_sensors).shape != (expected,):
+        shown, state = perturbation.apply(jax.random.key(step), state, observation)
+        if shown.shape != expected:
+            raise ConfigError(f"{name} promises shape {expected}, gave {shown.shape}.")
+        if shown.dtype != observation.dtype:
+            raise ConfigError(f"{name} turns {observation.dtype} into {shown.dtype}.")
+        if isinstance(senses, int) and perturbation.sources(state, senses).shape != expected:
             raise ConfigError(
-                f"{name} does not name the source of each of its {expected} channels."
+                f"{name} does not name the source of each of its {expected[0]} channels."
             )
         if jax.eval_shape(lambda state=state: state) != structure:
             raise ConfigError(f"{name} changes the structure of its state in a step.")

@@ -7,16 +7,16 @@ an LSTM to the actions. What the patches look like is forgotten, which is why it
 """
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError
 from sensorium.layers import LSTM, Linear, PatchVotes
 from sensorium.layers.lstm import Memory
-from sensorium.policies.policy import Policy, Trace
+from sensorium.policies.policy import Policy, Trace, check_picture
 from sensorium.types import Action, Key, Picture, Senses
 
 
@@ -39,10 +39,9 @@ class AttentionAgent(Policy):
             ConfigError: They are no pictures, of another number of channels than the agent was made for, or
                 of fewer patches than it looks at.
         """
-        channels = self.look.query.weight.shape[1] // self.look.patch_size**2
-        if not isinstance(senses, tuple) or len(senses) != 3 or senses[2] != channels:
+        if not isinstance(senses, tuple) or len(senses) != 3 or senses[2] != self.channels:
             raise ConfigError(
-                f"An AttentionAgent sees pictures of height x width x {channels}, not {senses}."
+                f"An AttentionAgent sees pictures of height x width x {self.channels}, not {senses}."
             )
         rows, columns = self.look.grid(*senses[:2])
         if rows * columns < self.top:
@@ -52,9 +51,17 @@ class AttentionAgent(Policy):
             )
         return self.lstm.initial_memory()
 
-    def step(
-        self, observation: Picture | Float[Array, "H W C"], carry: Memory
-    ) -> tuple[Action, Memory, Trace]:
+    def check(self, observation: Any, carry: Memory) -> Picture:
+        """A picture of any size with the channels that the agent was made for."""
+        del carry
+        return check_picture(observation, (None, None, self.channels))
+
+    @property
+    def channels(self) -> int:
+        """Of the pictures that it sees."""
+        return self.look.query.weight.shape[1] // self.look.patch_size**2
+
+    def step(self, observation: Picture, carry: Memory) -> tuple[Action, Memory, Trace]:
         """Look, remember, act."""
         height, width = observation.shape[:2]
         votes = self.look(observation)

@@ -16,7 +16,17 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError, ObservationError
-from sensorium.types import Action, Attention, Code, Observation, Order, PyTree, Senses
+from sensorium.types import (
+    Action,
+    Attention,
+    Code,
+    Observation,
+    Order,
+    Picture,
+    PyTree,
+    Sensed,
+    Senses,
+)
 
 
 class Trace(NamedTuple):
@@ -46,17 +56,26 @@ class Policy(eqx.Module):
         """
 
     @abc.abstractmethod
-    def step(self, observation: Observation, carry: PyTree) -> tuple[Action, PyTree, Trace]:
+    def step(self, observation: Any, carry: PyTree) -> tuple[Action, PyTree, Trace]:
         """One step without checks, for use inside compiled code.
 
         Args:
-            observation: N readings, float.
+            observation: N readings, float; or a picture.
             carry: From `initial_carry`, or from the step before.
 
         Returns:
             Actions in [-1, 1], the new carry, and what happened inside. What is not used costs nothing
             once compiled.
         """
+
+    @property
+    def hidden_rows(self) -> int:
+        """How many of the lowest rows of a picture the agent was not shown in training.
+
+        They have to be hidden before patches are shuffled, so `evaluate` does it and not the agent; see
+        `sensorium.perturbations.HideRows`. The default suits most agents.
+        """
+        return 0
 
     def reordered(self, carry: PyTree, order: Order) -> PyTree:
         """The carry after its sensors moved: place `i` now holds what `order[i]` held.
@@ -87,7 +106,7 @@ class Policy(eqx.Module):
         """One checked step.
 
         Args:
-            observation: N readings, finite numbers; an array or whatever makes one.
+            observation: N readings, finite numbers, or a picture of bytes; an array or whatever makes one.
             carry: From `initial_carry`, or from the step before.
 
         Returns:
@@ -96,9 +115,16 @@ class Policy(eqx.Module):
         Raises:
             ObservationError: Wrong shape or dtype, or (outside of compiled code) NaN or infinity.
         """
-        observation = check_observation(observation)
-        action, carry, _ = self.step(observation, carry)
+        action, carry, _ = self.step(self.check(observation, carry), carry)
         return action, carry
+
+    def check(self, observation: Any, carry: PyTree) -> Sensed:
+        """The observation as `step` takes it; ObservationError if this agent cannot work with it.
+
+        The default suits agents of scalar sensors.
+        """
+        del carry
+        return check_observation(observation)
 
 
 def as_population(policy: Policy) -> Policy:
@@ -138,6 +164,33 @@ def check_observation(observation: Any) -> Observation:
         bad = int(jnp.argmin(jnp.isfinite(readings)))
         raise ObservationError(f"Sensor {bad} reads {readings[bad]}; observations must be finite.")
     return readings
+
+
+def check_picture(observation: Any, shape: tuple[int | None, int | None, int]) -> Picture:
+    """Return `observation` as a picture of bytes, or say what is wrong with it.
+
+    Args:
+        observation: What claims to be one.
+        shape: Height, width and channels; None for any.
+
+    Raises:
+        ObservationError: It is of another shape or dtype.
+    """
+    array = observation if isinstance(observation, jax.Array) else np.asarray(observation)
+    fits = array.ndim == 3 and all(
+        wanted in (None, side) for wanted, side in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        wanted = " x ".join("any" if side is None else str(side) for side in shape)
+        raise ObservationError(
+            f"This agent sees pictures of {wanted} (height x width x channels), got shape {array.shape}; "
+            "batch with jax.vmap."
+        )
+    if array.dtype != np.uint8:
+        raise ObservationError(
+            f"A picture must be of uint8, 0 to 255, got dtype {array.dtype}; convert it first."
+        )
+    return jnp.asarray(array)
 
 
 def check_sensors(senses: Senses, expected: int | None = None, why: str = "") -> int:

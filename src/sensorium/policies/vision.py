@@ -6,7 +6,7 @@ beside the new one is the agent's own decision at each step.
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ from sensorium.errors import ConfigError
 from sensorium.layers import LSTM, Linear, VisionAttentionNeuron
 from sensorium.layers.lstm import Memory
 from sensorium.layers.patch_votes import votes
-from sensorium.policies.policy import Policy, Trace
+from sensorium.policies.policy import Policy, Trace, check_picture
 from sensorium.types import Action, Key, Picture, Scalar, Senses
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
@@ -49,6 +49,7 @@ class VisionPolicy(Policy):
     keep: tuple[Linear, Linear]
     top: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
+    hidden_rows: int = eqx.field(static=True, default=12)
 
     def initial_carry(self, senses: Senses) -> VisionCarry:
         """Blank memory.
@@ -73,9 +74,13 @@ class VisionPolicy(Policy):
             memory=self.lstm.initial_memory(),
         )
 
-    def step(
-        self, observation: Picture | Float[Array, "H W C"], carry: VisionCarry
-    ) -> tuple[Action, VisionCarry, Trace]:
+    def check(self, observation: Any, carry: VisionCarry) -> Picture:
+        """A picture of the size that its memory is for, in colour or grey."""
+        channels = 1 if np.ndim(observation) == 3 and np.shape(observation)[2] == 1 else 3
+        height, width = carry.frames.shape[1:]
+        return check_picture(observation, (height, width, channels))
+
+    def step(self, observation: Picture, carry: VisionCarry) -> tuple[Action, VisionCarry, Trace]:
         """Look, remember, act."""
         picture = observation.astype(jnp.float32)
         # Whole numbers, as the authors' agents saw them
@@ -128,6 +133,8 @@ class VisionAttentionNeuronConfig:
     """Units of the LSTM."""
     keep_size: int = 16
     """Units of the network that says how much of the old code to keep."""
+    hidden_rows: int = 12
+    """Lowest rows of the picture that it is not shown: of CarRacing's bar."""
 
     def build(self, senses: Senses, num_actions: int, key: Key) -> VisionPolicy:
         """Draw an agent; ConfigError if `senses` are no pictures that it can look at."""
@@ -158,6 +165,7 @@ class VisionAttentionNeuronConfig:
             ),
             top=self.top,
             num_actions=num_actions,
+            hidden_rows=self.hidden_rows,
         )
         policy.initial_carry(senses)
         return policy

@@ -12,22 +12,32 @@ import jax
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import (
+    Background,
+    Bars,
+    Blob,
+    Colour,
     Compose,
     Drop,
     Duplicate,
+    HideRows,
     Identity,
+    NoiseBackground,
     NoiseChannels,
+    Occlude,
     Perturbation,
     Reshuffle,
     Shuffle,
+    ShufflePatches,
 )
 from sensorium.policies import (
+    AttentionAgentConfig,
     AttentionNeuronConfig,
     DeepSetsConfig,
     FeedForwardConfig,
     Policy,
     PolicyConfig,
     SetTransformerConfig,
+    VisionAttentionNeuronConfig,
 )
 from sensorium.rollout import Engine, make_world
 from sensorium.training import (
@@ -172,7 +182,9 @@ _PARTS: dict[str, type] = {
     part.__name__: part
     for part in (
         Recipe,
+        AttentionAgentConfig,
         AttentionNeuronConfig,
+        VisionAttentionNeuronConfig,
         DeepSetsConfig,
         SetTransformerConfig,
         FeedForwardConfig,
@@ -183,12 +195,20 @@ _PARTS: dict[str, type] = {
         ShortHorizonConfig,
         StrategyConfig,
         Compose,
+        Background,
+        Bars,
+        Blob,
+        Colour,
         Drop,
         Duplicate,
+        HideRows,
         Identity,
+        NoiseBackground,
         NoiseChannels,
+        Occlude,
         Reshuffle,
         Shuffle,
+        ShufflePatches,
     )
 }
 

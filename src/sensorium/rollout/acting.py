@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.perturbations import Identity, Perturbation
+from sensorium.perturbations import Perturbation
 from sensorium.policies import Policy
 from sensorium.types import Key, Keys, PyTree, Senses
 
@@ -61,7 +61,7 @@ class PolicyActor(Actor):
             keys: R random keys, which decide all noise of the episodes.
         """
         self._parameters, static = eqx.partition(policies, eqx.is_array)
-        self._static = (static, world.perturbation, world.senses)
+        self._static = (static, world.perturbation, world.raw_senses)
         self._key_data = np.asarray(jax.random.key_data(keys))
         self._memories: Memories | None = None
 
@@ -74,7 +74,7 @@ class PolicyActor(Actor):
         policy, rollout = np.divmod(episodes, len(self._key_data))
         who = (self._parameters, policy, self._key_data[rollout])
         if self._memories is None:
-            self._memories = _blank(self._static, *who, observations)
+            self._memories = _blank(self._static, *who)
         started = started.copy()  # JAX may read it in place, and the caller goes on to change it
         actions, self._memories = _act(self._static, *who, self._memories, started, observations)
         return np.asarray(actions)
@@ -102,9 +102,9 @@ def restarted(
     )
 
 
-def begin_senses(perturbation: Perturbation, key: Key, sensors: int) -> PyTree:
-    """The senses at the start of the episode of `key`."""
-    return perturbation.init(jax.random.fold_in(key, _SENSES), sensors)
+def begin_senses(perturbation: Perturbation, key: Key, shown: Senses) -> PyTree:
+    """The senses at the start of the episode of `key`, in a world that shows `shown`."""
+    return perturbation.init(jax.random.fold_in(key, _SENSES), shown)
 
 
 def sense(
@@ -112,14 +112,11 @@ def sense(
 ) -> tuple[Array, PyTree]:
     """What arrives at a step of the episode of `key`, and the senses after it."""
     key = jax.random.fold_in(jax.random.fold_in(key, _SENSES + 1), time)
-    readings = observation.astype(jnp.float32)
-    if perturbation == Identity():  # pictures pass by
-        return readings, senses
-    return perturbation.apply(key, senses, readings)
+    return perturbation.apply(key, senses, observation.astype(jnp.float32))
 
 
 _Static = tuple[Policy, Perturbation, Senses]
-"""Of a policy what are no arrays, the perturbation, and what arrives."""
+"""Of a policy what are no arrays, the perturbation, and what the world shows."""
 
 
 @partial(jax.jit, static_argnames="static")
@@ -144,9 +141,7 @@ def _act(
         action, carry, _ = policy.step(readings, now.carry)
         return action, Memories(carry, senses, now.time + 1)
 
-    now = restarted(
-        started, lambda: _blank(static, parameters, individuals, key_data, observations), memories
-    )
+    now = restarted(started, lambda: _blank(static, parameters, individuals, key_data), memories)
     return jax.vmap(lane)(individuals, key_data, now, observations)
 
 
@@ -156,15 +151,15 @@ def _blank(
     parameters: PyTree,
     individuals: Int[Array, " L"],
     key_data: Array,
-    observations: Array,
 ) -> Memories:
     """The memories of every lane at the start of an episode."""
-    architecture, perturbation, sensed = static
+    architecture, perturbation, shown = static
 
     def lane(individual: Array, key: Array) -> Memories:
         policy = _pick(architecture, parameters, individual)
-        senses = begin_senses(perturbation, jax.random.wrap_key_data(key), observations.shape[1])
-        return Memories(policy.initial_carry(sensed), senses, jnp.zeros((), jnp.int32))
+        senses = begin_senses(perturbation, jax.random.wrap_key_data(key), shown)
+        carry = policy.initial_carry(perturbation.arriving(shown))
+        return Memories(carry, senses, jnp.zeros((), jnp.int32))
 
     return jax.vmap(lane)(individuals, key_data)
 

@@ -215,9 +215,9 @@ class Cloning(Trainer):
         width = batch.alive.shape[1]
         world = self.engine.world
         carry = _side_by_side(state.student.initial_carry(world.num_sensors), width)
-        senses = jax.vmap(
-            lambda key: world.perturbation.init(key, world.raw_observation_shape[0]), out_axes=-1
-        )(jax.random.split(key_senses, width))
+        senses = jax.vmap(lambda key: world.perturbation.init(key, world.raw_senses), out_axes=-1)(
+            jax.random.split(key_senses, width)
+        )
 
         def update(now: tuple, window: tuple) -> tuple[tuple, Scalar]:
             student, optimizer, carry, senses = now

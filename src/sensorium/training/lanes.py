@@ -228,7 +228,7 @@ def _blank(student: Student, world: HostWorld, keys: Keys) -> Memories:
     """Memories at the start of an episode, a key for each lane."""
 
     def lane(key: Key) -> Memories:
-        senses = world.perturbation.init(key, world.raw_observation_shape[0])
+        senses = world.perturbation.init(key, world.raw_senses)
         return Memories(student.policy.initial_carry(world.num_sensors), senses)
 
     return jax.vmap(lane, out_axes=-1)(keys)

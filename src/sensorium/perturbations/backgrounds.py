@@ -1,0 +1,168 @@
+"""Pictures to put behind a world: files, folders, videos, and some that are drawn here.
+
+The drawn ones (`SCENES`) are free to use and to ship, and come in four kinds that are hard in different ways:
+large shapes, stripes, small shapes in all colours, and shades that look like a road.
+"""
+
+import functools
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import UInt8
+
+from sensorium.errors import ConfigError, did_you_mean
+
+_VIDEOS = {".mp4", ".avi", ".gif", ".mkv", ".mov", ".webm"}
+_PICTURES = {".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
+_MOST_FRAMES = 1000  # as many as an episode has steps
+
+Frames = UInt8[np.ndarray, "frames height width 3"]
+
+
+def frames_of(source: str, height: int, width: int) -> Frames:
+    """Read a background: a frame for a picture or scene, all of them for a folder or a video.
+
+    Args:
+        source: A name of `SCENES`, or a path.
+        height: Of what it is resized to, in pixels.
+        width: The same.
+
+    Raises:
+        UnknownNameError: It is neither a scene nor something that exists.
+        ConfigError: It cannot be read, is not in colour (RGB), or is a folder without pictures.
+    """
+    path = Path(source)
+    changed = os.stat(path).st_mtime_ns if path.exists() else 0
+    return _frames_of(source, changed, height, width)
+
+
+def is_video(source: str) -> bool:
+    """Whether frames of `source` follow one another; those of a folder are pictures to choose from."""
+    return Path(source).suffix.lower() in _VIDEOS
+
+
+@functools.lru_cache(maxsize=32)
+def _frames_of(source: str, changed: int, height: int, width: int) -> Frames:
+    del changed  # a file that has changed is read again
+    path = Path(source)
+    if source in SCENES:
+        frames = SCENES[source](height, width)[None]
+    elif path.is_dir():
+        found = sorted(file for file in path.iterdir() if file.suffix.lower() in _PICTURES)
+        if not found:
+            raise ConfigError(
+                f"The folder {source} has no pictures ({', '.join(sorted(_PICTURES))}) to use as background."
+            )
+        frames = np.stack([_read_picture(file, height, width) for file in found])
+    elif path.is_file() and is_video(source):
+        frames = _read_video(path, height, width)
+    elif path.is_file():
+        frames = _read_picture(path, height, width)[None]
+    elif path.suffix or os.sep in source:
+        raise ConfigError(f"There is no file {source} to use as background.")
+    else:
+        raise did_you_mean("background", source, SCENES)
+    frames.flags.writeable = False
+    return frames
+
+
+def _read_picture(path: Path, height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as opened:
+            # A palette of colours is as good
+            picture = opened.convert("RGB") if opened.mode == "P" else opened
+            if picture.mode != "RGB":
+                raise ConfigError(
+                    f"{path} is a picture of mode {picture.mode}; a background must be RGB, "
+                    "8 bits a colour and without transparency."
+                )
+            return np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))
+    except UnidentifiedImageError as error:
+        raise ConfigError(f"{path} is not a picture that can be read.") from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ConfigError(f"{path} cannot be read as a picture: {error}.") from error
+
+
+def _read_video(path: Path, height: int, width: int) -> Frames:
+    """The first frames, resized, by ffmpeg itself: readers around it leave pipes open when it fails."""
+    import imageio_ffmpeg
+
+    command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(path.absolute())]
+    command += ["-frames:v", str(_MOST_FRAMES), "-vf", f"scale={width}:{height}:flags=area"]
+    command += ["-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode or not done.stdout:
+        said = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ConfigError(f"{path} cannot be read as a video: {said[-1] if said else 'no frames'}.")
+    return np.frombuffer(done.stdout, np.uint8).reshape(-1, height, width, 3)
+
+
+def _hills(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
+    """Ranges of hills, paler the farther away, under a sky."""
+    y, x = _grid(height, width)
+    picture = _blend((96, 150, 214), (240, 222, 196), y)
+    for number in range(5):
+        near = number / 4
+        waves = np.sin(x * (5 + 3 * number) + 2.1 * number) + 0.4 * np.sin(x * 17 + number)
+        ridge = 0.35 + 0.13 * number - 0.06 * waves
+        colour = np.array((150, 165, 190)) * (1 - near) + np.array((46, 62, 40)) * near
+        picture = np.where((y > ridge)[..., None], colour, picture)
+    return _bytes(picture)
+
+
+def _waves(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
+    """Bent stripes of blue and white."""
+    y, x = _grid(height, width)
+    phase = 30 * y + 3 * np.sin(9 * x) + 2 * np.sin(4 * x + 7 * y)
+    return _bytes(_blend((22, 60, 128), (236, 240, 232), 0.5 + 0.5 * np.sin(phase)))
+
+
+def _mosaic(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
+    """Many small pieces in all colours."""
+    random = np.random.default_rng(0)
+    centres, colours = random.uniform(size=(160, 2)), random.uniform(20, 250, size=(160, 3))
+    y, x = _grid(height, width)
+    distance = (y[..., None] - centres[:, 0]) ** 2 + (x[..., None] - centres[:, 1]) ** 2
+    return _bytes(colours[distance.argmin(-1)])
+
+
+def _crossroads(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
+    """Bands of the grey of a road on earth of many shades."""
+    random = np.random.default_rng(1)
+    y, x = _grid(height, width)
+    earth = _blend((120, 92, 60), (190, 168, 110), 0.5 + 0.5 * np.sin(21 * x + 13 * y))
+    picture = earth + random.normal(0, 10, size=(height, width, 1))
+    for across, offset in ((x - 0.6 * y, 0.1), (y + 0.3 * x, 0.5), (x + y, 1.3)):
+        picture = np.where((np.abs(across - offset) < 0.06)[..., None], 105.0, picture)
+    return _bytes(picture)
+
+
+SCENES: dict[str, Callable[[int, int], UInt8[np.ndarray, "height width 3"]]] = {
+    "hills": _hills,
+    "waves": _waves,
+    "mosaic": _mosaic,
+    "crossroads": _crossroads,
+}
+"""Backgrounds that are drawn here, by name."""
+
+
+def _grid(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of each pixel, from 0 to 1."""
+    y, x = np.meshgrid(
+        (np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width, indexing="ij"
+    )
+    return y, x
+
+
+def _blend(first: tuple[int, ...], second: tuple[int, ...], share: np.ndarray) -> np.ndarray:
+    part = share[..., None]
+    return np.array(first) * (1 - part) + np.array(second) * part
+
+
+def _bytes(picture: np.ndarray) -> UInt8[np.ndarray, "height width 3"]:
+    return np.clip(np.round(picture), 0, 255).astype(np.uint8)

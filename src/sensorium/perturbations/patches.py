@@ -1,0 +1,130 @@
+"""Patches of a picture that change places or are hidden."""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from sensorium.errors import ConfigError
+from sensorium.perturbations.picture import PicturePerturbation
+from sensorium.types import Key, Picture, Senses
+
+
+class PatchOrder(NamedTuple):
+    """Which patch is in each place, and for how many steps that has held."""
+
+    order: Int[Array, " patches"]
+    age: Int[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShufflePatches(PicturePerturbation):
+    """A random order of the patches, drawn at the start of each episode (AN section 4.4).
+
+    Patches are of `size` x `size` pixels. With `every`, a new order each so many steps.
+    """
+
+    size: int = 6
+    every: int = 0
+
+    def __post_init__(self) -> None:
+        if self.every < 0:
+            raise ConfigError(f"ShufflePatches needs every of at least 0 steps, got {self.every}.")
+
+    def check(self, height: int, width: int, channels: int) -> None:
+        """ConfigError if patches do not divide the picture."""
+        del channels
+        grid_of(self.size, height, width)
+
+    def init(self, key: Key, senses: Senses) -> PatchOrder:
+        """The first order."""
+        height, width, _ = self.shape_of(senses)
+        rows, columns = grid_of(self.size, height, width)
+        return PatchOrder(jax.random.permutation(key, rows * columns), jnp.zeros((), jnp.int32))
+
+    def apply(
+        self, key: Key, state: PatchOrder, observation: Picture
+    ) -> tuple[Picture, PatchOrder]:
+        """Put the patches in their order, in a new one if it is time."""
+        order = state.order
+        if self.every:
+            fresh = jax.random.permutation(key, order.shape[0])
+            order = jnp.where((state.age > 0) & (state.age % self.every == 0), fresh, order)
+        patches = to_patches(observation, self.size)
+        shown = from_patches(patches[order], observation.shape[0], observation.shape[1])
+        return shown, PatchOrder(order, state.age + 1)
+
+    def __str__(self) -> str:
+        when = f"reshuffled every {self.every}" if self.every else "shuffled"
+        return when if self.size == ShufflePatches.size else f"{when} by patches of {self.size}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Occlude(PicturePerturbation):
+    """A `share` of the patches is black, others each episode."""
+
+    share: float = 0.3
+    size: int = 6
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise ConfigError(
+                f"Occlude hides a share of the patches, from 0 to less than 1 (all), got {self.share:g}."
+            )
+
+    def check(self, height: int, width: int, channels: int) -> None:
+        """ConfigError if patches do not divide the picture."""
+        del channels
+        grid_of(self.size, height, width)
+
+    def init(self, key: Key, senses: Senses) -> Bool[Array, " patches"]:
+        """Which patches are hidden."""
+        height, width, _ = self.shape_of(senses)
+        count = math.prod(grid_of(self.size, height, width))
+        return jax.random.permutation(key, count) < round(self.share * count)
+
+    def apply(
+        self, key: Key, state: Bool[Array, " patches"], observation: Picture
+    ) -> tuple[Picture, Bool[Array, " patches"]]:
+        """Blacken them."""
+        del key
+        height, width, _ = observation.shape
+        hidden = state.reshape(grid_of(self.size, height, width))
+        hidden = jnp.repeat(jnp.repeat(hidden, self.size, 0), self.size, 1)
+        return jnp.where(hidden[..., None], 0, observation), state
+
+    def __str__(self) -> str:
+        return f"{self.share:.0%} occluded"
+
+
+def grid_of(size: int, height: int, width: int) -> tuple[int, int]:
+    """Rows and columns of patches of `size` pixels; ConfigError if they do not divide the picture."""
+    if size < 1 or height % size or width % size:
+        both = [
+            side for side in range(1, min(height, width) + 1) if not (height % side or width % side)
+        ]
+        nearest = min(both, key=lambda side: abs(side - size))
+        raise ConfigError(
+            f"Patches of {size} pixels do not divide a picture of {height} x {width}; "
+            f"{nearest} would."
+        )
+    return height // size, width // size
+
+
+def to_patches(picture: Picture, size: int) -> Array:
+    """Cut a picture (H, W, C) into patches (N, size, size, C), row by row."""
+    height, width, channels = picture.shape
+    rows, columns = grid_of(size, height, width)
+    cut = picture.reshape(rows, size, columns, size, channels)
+    return cut.swapaxes(1, 2).reshape(rows * columns, size, size, channels)
+
+
+def from_patches(patches: Array, height: int, width: int) -> Picture:
+    """Put patches (N, size, size, C) together again, row by row, to a picture (H, W, C)."""
+    size, channels = patches.shape[1], patches.shape[3]
+    rows, columns = grid_of(size, height, width)
+    joined = patches.reshape(rows, columns, size, size, channels).swapaxes(1, 2)
+    return joined.reshape(height, width, channels)

@@ -1,0 +1,56 @@
+"""What all perturbations of pictures have in common."""
+
+import abc
+from typing import Any
+
+from jaxtyping import Array, Int
+
+from sensorium.errors import ConfigError
+from sensorium.perturbations.perturbation import Perturbation
+from sensorium.types import Key, PyTree, Senses
+
+
+class PicturePerturbation(Perturbation):
+    """Happens to pictures (height, width, channels), bytes or floats from 0 to 255; keeps their shape."""
+
+    def check(self, height: int, width: int, channels: int) -> None:
+        """ConfigError if pictures of that shape cannot be worked on."""
+
+    def shape_of(self, senses: Senses) -> tuple[int, int, int]:
+        """Height, width and channels; ConfigError if `senses` are no pictures, or do not fit."""
+        if not isinstance(senses, tuple) or len(senses) != 3:
+            what = f"{senses} scalar sensors" if isinstance(senses, int) else f"arrays of {senses}"
+            raise ConfigError(
+                f"{str(self)!r} happens to pictures of height x width x channels, not to {what}."
+            )
+        self.check(*senses)
+        height, width, channels = senses
+        return height, width, channels
+
+    def arriving(self, senses: Senses) -> Senses:
+        """Pictures of the same shape."""
+        return self.shape_of(senses)
+
+    def init(self, key: Key, senses: Senses) -> PyTree:
+        """No state; for those that keep nothing."""
+        del key
+        self.shape_of(senses)
+        return ()
+
+    @abc.abstractmethod
+    def apply(self, key: Key, state: Any, observation: Any) -> tuple[Any, PyTree]:
+        """Perturb one picture; the result has its shape and dtype."""
+
+    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+        """Pictures have no channels to follow: ConfigError."""
+        raise ConfigError(
+            f"{str(self)!r} happens to pictures, which have no scalar sensors to name."
+        )
+
+
+def check_colour(perturbation: Perturbation, channels: int) -> None:
+    """ConfigError if pictures do not have red, green and blue."""
+    if channels != 3:
+        raise ConfigError(
+            f"{str(perturbation)!r} happens to pictures of red, green and blue, not of {channels} channel(s)."
+        )

@@ -1,0 +1,224 @@
+"""What the papers do to the pictures of CarRacing: other backgrounds, other colours, things in the way.
+
+All of them look at pixels only, so they work on our `CarRacing` and on Gymnasium's `CarRacing-v3` alike.
+Distances are of a frame of 96 x 96 pixels, and grow with the frame.
+"""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from sensorium.errors import ConfigError
+from sensorium.perturbations.backgrounds import frames_of, is_video
+from sensorium.perturbations.picture import PicturePerturbation, check_colour
+from sensorium.types import Key, Picture, Senses
+
+GRASS = ((102, 204, 102), (102, 230, 102))
+"""Red, green and blue of the ground beside the road."""
+_ROUNDING = (
+    3  # of 255: pygame scales pictures down in whole numbers, and grass comes out darker by 2
+)
+_SIDE = 96  # pixels of the frame that places below are given in
+_BAR = 12  # rows of it that show speed and steering
+
+
+@dataclasses.dataclass(frozen=True)
+class HideRows(PicturePerturbation):
+    """The lowest `rows` are black: the bar that shows speed and steering.
+
+    The AttentionNeuron agent of CarRacing was trained without it (AN section 4.4). It has to be hidden before
+    patches are shuffled, so this cannot be left to the agent.
+    """
+
+    rows: int = _BAR
+
+    def check(self, height: int, width: int, channels: int) -> None:
+        """ConfigError if the picture has fewer rows."""
+        del width, channels
+        if not 0 <= self.rows < height:
+            raise ConfigError(f"Cannot hide {self.rows} of the {height} rows of a picture.")
+
+    def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
+        """Blacken them."""
+        del key
+        return observation.at[observation.shape[0] - self.rows :].set(0), state
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows hidden"
+
+
+@dataclasses.dataclass(frozen=True)
+class Background(PicturePerturbation):
+    """Pictures where the grass was (AN section 4.4, Table 5): pixels of its two colours are replaced.
+
+    `source` is one of `SCENES`, a file of a picture or a video, or a folder of pictures, of which every
+    episode draws one. A video goes on by a frame each step from a random one, and begins anew at its end.
+    """
+
+    source: str
+
+    def check(self, height: int, width: int, channels: int) -> None:
+        """ConfigError if pictures are not in colour, or `source` cannot be read."""
+        check_colour(self, channels)
+        frames_of(self.source, height, width)
+
+    def init(self, key: Key, senses: Senses) -> Int[Array, ""]:
+        """The frame to begin with."""
+        height, width, _ = self.shape_of(senses)
+        return jax.random.randint(key, (), 0, len(frames_of(self.source, height, width)))
+
+    def apply(
+        self, key: Key, state: Int[Array, ""], observation: Picture
+    ) -> tuple[Picture, Int[Array, ""]]:
+        """Replace the grass."""
+        del key
+        height, width, _ = observation.shape
+        frames = jnp.asarray(frames_of(self.source, height, width))
+        frame = frames[state].astype(observation.dtype)
+        after = (state + 1) % len(frames) if is_video(self.source) else state
+        return jnp.where(_on_grass(observation), frame, observation), after
+
+    def __str__(self) -> str:
+        return f"background {self.source.rstrip('/').rsplit('/', 1)[-1]}"
+
+
+@dataclasses.dataclass(frozen=True)
+class NoiseBackground(PicturePerturbation):
+    """Uniform noise where the grass was, new in each pixel at every step (AttentionAgent section 4.3)."""
+
+    def check(self, height: int, width: int, channels: int) -> None:
+        """ConfigError if pictures are not in colour."""
+        del height, width
+        check_colour(self, channels)
+
+    def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
+        """Replace the grass."""
+        noise = jax.random.bits(key, observation.shape, jnp.uint8).astype(observation.dtype)
+        return jnp.where(_on_grass(observation), noise, observation), state
+
+    def __str__(self) -> str:
+        return "background noise"
+
+
+@dataclasses.dataclass(frozen=True)
+class Colour(PicturePerturbation):
+    """Other shades of road and grass each episode (AttentionAgent section 4.3).
+
+    To the road, and to the darker of the two greens, a number is added, drawn from -`amount` to `amount`
+    of full brightness; the same for red, green and blue, or one for each if `each_channel`.
+    """
+
+    amount: float = 0.2
+    each_channel: bool = False
+
+    def check(self, height: int, width: int, channels: int) -> None:
+        """ConfigError if pictures are not in colour."""
+        del height, width
+        check_colour(self, channels)
+
+    def init(self, key: Key, senses: Senses) -> Float[Array, "2 3"]:
+        """What is added to road and grass, of 255."""
+        self.shape_of(senses)
+        shape = (2, 3) if self.each_channel else (2, 1)
+        drawn = jax.random.uniform(key, shape, minval=-self.amount, maxval=self.amount)
+        return jnp.broadcast_to(255 * drawn, (2, 3))
+
+    def apply(
+        self, key: Key, state: Float[Array, "2 3"], observation: Picture
+    ) -> tuple[Picture, Float[Array, "2 3"]]:
+        """Add it, in parts where a pixel is partly road and partly grass."""
+        del key
+        picture = observation.astype(jnp.float32)
+        red, green, blue = picture[..., 0], picture[..., 1], picture[..., 2]
+        # Tiles have shades from 100 to 107; all there is between them and the greens is a blend
+        ground = (jnp.abs(red - 103.5) < 5) & (jnp.abs(blue - 103.5) < 5) & (green > 98)
+        knots = jnp.array([107.0, 204.0, 230.0])
+        nothing = jnp.zeros(3)
+        road, grass = state
+        added = jnp.stack(
+            [
+                jnp.interp(green, knots, jnp.stack([road[i], grass[i], nothing[i]]))
+                for i in range(3)
+            ],
+            -1,
+        )
+        ground &= _above_bar(picture.shape[0])[:, None]
+        shifted = jnp.clip(jnp.round(picture + added), 0, 255)
+        return jnp.where(ground[..., None], shifted, picture).astype(observation.dtype), state
+
+    def __str__(self) -> str:
+        return "colour of each channel" if self.each_channel else "colour"
+
+
+@dataclasses.dataclass(frozen=True)
+class Bars(PicturePerturbation):
+    """A black bar on the left and one on the right, above the one below (AttentionAgent section 4.3)."""
+
+    width: float = 7.2
+    """Of each, in pixels."""
+
+    def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
+        """Blacken them, in part where they end within a pixel."""
+        del key
+        height, width, _ = observation.shape
+        place = np.arange(width)
+        inner = self.width * width / _SIDE
+        covered = np.clip(inner - np.minimum(place, width - 1 - place), 0, 1)
+        return _cover(observation, np.outer(_above_bar(height), covered), (0, 0, 0)), state
+
+    def __str__(self) -> str:
+        return "bars"
+
+
+@dataclasses.dataclass(frozen=True)
+class Blob(PicturePerturbation):
+    """A red square to the right of the car, where the paper has it (AttentionAgent section 4.3)."""
+
+    top: float = 41.7
+    left: float = 80.7
+    height: float = 15.5
+    width: float = 12.4
+
+    def check(self, height: int, width: int, channels: int) -> None:
+        """ConfigError if pictures are not in colour."""
+        del height, width
+        check_colour(self, channels)
+
+    def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
+        """Paint it."""
+        del key
+
+        def share(count: int, begin: float, length: float) -> np.ndarray:
+            scale, place = count / _SIDE, np.arange(count)
+            ends = np.minimum(place + 1, (begin + length) * scale)
+            return np.clip(ends - np.maximum(place, begin * scale), 0, 1)
+
+        rows, columns, _ = observation.shape
+        down = share(rows, self.top, self.height)
+        across = share(columns, self.left, self.width)
+        return _cover(observation, np.outer(down, across), (204, 0, 0)), state
+
+    def __str__(self) -> str:
+        return "blob"
+
+
+def _above_bar(height: int) -> Bool[np.ndarray, " height"]:
+    """Which rows show the world."""
+    return np.arange(height) < height * (_SIDE - _BAR) / _SIDE
+
+
+def _on_grass(picture: Picture) -> Bool[Array, "height width 1"]:
+    apart = jnp.abs(picture[..., None, :].astype(jnp.float32) - jnp.array(GRASS, jnp.float32))
+    return jnp.any(jnp.all(apart <= _ROUNDING, -1), -1, keepdims=True)
+
+
+def _cover(picture: Picture, share: np.ndarray, colour: tuple[int, ...]) -> Picture:
+    """Paint over a share of each pixel."""
+    part = jnp.asarray(share, jnp.float32)[..., None]
+    paint = jnp.array(colour[: picture.shape[2]], jnp.float32)
+    mixed = picture.astype(jnp.float32) * (1 - part) + paint * part
+    # Bytes are rounded; where nothing is painted, floats pass unchanged
+    return jnp.where(part > 0, jnp.round(mixed), picture).astype(picture.dtype)
