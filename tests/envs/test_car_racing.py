@@ -160,3 +160,49 @@ def test_perturbations_of_pictures_wrap_gymnasiums_own_world():
     assert sorted(p.tobytes() for p in patches[0]) == sorted(p.tobytes() for p in patches[1])
     again = env.reset(seed=1)[0]
     assert (again == env.reset(seed=1)[0]).all()
+
+
+def test_the_road_in_numbers_is_the_same_world():
+    roads = make("CarRacingRoad")
+    key = jax.random.key(4)
+    numbers, by_road = roads.reset(key)
+    _, by_picture = WORLD.reset(key)
+    assert numbers.shape == roads.observation_shape == (len(roads.sensor_names),)
+    actions = jax.random.uniform(jax.random.key(5), (40, 3), minval=-0.5, maxval=0.5)
+
+    def drive(world, state):
+        def step(state, action):
+            _, state, reward, *_ = world.advance(key, state, action)
+            return state, (reward, world.critic_features(state), state.car.x)
+
+        return jax.jit(lambda state: jax.lax.scan(step, state, actions)[1])(state)
+
+    drives = drive(roads, by_road), drive(WORLD, by_picture)
+    jax.tree.map(lambda *pair: np.testing.assert_allclose(*pair, atol=1e-4), *drives)
+
+
+def test_the_road_in_numbers_says_where_it_goes():
+    world = make("CarRacingRoad")
+    numbers, state = world.reset(jax.random.key(4))
+    seen = dict(zip(world.sensor_names, map(float, numbers), strict=True))
+    assert abs(seen["m to the right of the middle / 10"]) < 0.05
+    assert seen["cosine of the heading to the road"] > 0.98
+    assert seen["wheels on the road / 4"] == 1
+    # The road begins straight, a tile each 3.5 m
+    assert seen["m that it goes on, 1 tiles ahead / 30"] == pytest.approx(3.5 / 30, rel=0.1)
+    aside = state._replace(car=jax.tree.map(jnp.asarray, state.car._replace(x=state.car.x + 3.0)))
+    moved = dict(zip(world.sensor_names, map(float, world.observe(aside)), strict=True))
+    right = 3.0 * float(jnp.cos(state.car.angle))
+    assert moved["m to the right of the middle / 10"] == pytest.approx(right / 10, abs=0.05)
+
+
+def test_restless_steering_costs_in_training():
+    world, training = make("CarRacingRoad"), make("CarRacingRoad", training=True)
+    key = jax.random.key(0)
+    _, state = world.reset(key)
+    for steer, costs in ((0.0, False), (1.0, True)):
+        action = jnp.array([steer, -1.0, -1.0])
+        rewards = [float(one.advance(key, state, action)[2]) for one in (world, training)]
+        assert (rewards[1] < rewards[0] - 0.05) == costs
+    with pytest.raises(ConfigError, match="no reward of its own"):
+        make("CartPoleSwingUpHarder", training=True)

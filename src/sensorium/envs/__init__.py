@@ -4,6 +4,7 @@ from sensorium.envs.base import Environment as Environment
 from sensorium.envs.base import World as World
 from sensorium.envs.car_racing import CarRacing as CarRacing
 from sensorium.envs.car_racing import CarRacingParams as CarRacingParams
+from sensorium.envs.car_racing import CarRacingRoad as CarRacingRoad
 from sensorium.envs.car_racing import CarRacingState as CarRacingState
 from sensorium.envs.cartpole_swingup import CartPoleParams as CartPoleParams
 from sensorium.envs.cartpole_swingup import CartPoleState as CartPoleState
@@ -13,27 +14,32 @@ from sensorium.errors import did_you_mean
 from sensorium.perturbations import Identity, Perturbation
 
 WORLDS: dict[str, type[Environment]] = {
-    world.id: world for world in (CartPoleSwingUpHarder, CarRacing)
+    world.id: world for world in (CartPoleSwingUpHarder, CarRacing, CarRacingRoad)
 }
 """Every world by its name."""
 
 
-def make(name: str, perturbation: Perturbation | None = None) -> Environment:
+def make(
+    name: str, perturbation: Perturbation | None = None, *, training: bool = False
+) -> Environment:
     """Build a world.
 
     Args:
         name: One of `WORLDS`, such as `"CartPoleSwingUpHarder"`.
         perturbation: What happens to its senses; None for nothing.
+        training: As agents are trained in it: see `Environment.for_training`.
 
     Returns:
         The world, wrapped in `Perturbed` if there is a perturbation.
 
     Raises:
         UnknownNameError: There is no such world.
+        ConfigError: Training is asked for in a world that is no other for that.
     """
     if name not in WORLDS:
         raise did_you_mean("world", name, WORLDS)
     world = WORLDS[name]()
+    world = world.for_training() if training else world
     if perturbation is None or perturbation == Identity():
         return world
     return Perturbed(world, perturbation)

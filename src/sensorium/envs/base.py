@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from sensorium.errors import ConfigError
 from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, Senses
 
 StepResult = tuple[Sensed, PyTree, Scalar, Flag, Flag, dict[str, Any]]
@@ -61,6 +62,9 @@ class Environment(World):
 
     id: ClassVar[str]
     """Name in `sensorium.envs.make`."""
+
+    scored_episodes: ClassVar[int] = 1000
+    """How many episodes a score is usually over."""
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -121,6 +125,10 @@ class Environment(World):
             NotImplementedError: The world does not offer it, and cannot be trained by gradients.
         """
         raise NotImplementedError
+
+    def for_training(self) -> "Environment":
+        """The world that agents are trained in, where that is another one; ConfigError if it is not."""
+        raise ConfigError(f"{self.id} has no reward of its own for training.")
 
     def advance(self, key: Key, state: PyTree, action: Action, params: Any = None) -> StepResult:
         """One step with the time limit but without auto-reset; same results as `step`."""

@@ -51,9 +51,7 @@ def make_world(
     """
     if name.startswith(ON_HOST):
         return make_host_world(name.removeprefix(ON_HOST), perturbation, training_reward)
-    if training_reward:
-        raise ConfigError(f"{name} has no reward of its own for training.")
-    return make(name, perturbation)
+    return make(name, perturbation, training=training_reward)
 
 
 def open_engine(world: World, config: EngineConfig | None = None) -> Engine:

@@ -8,9 +8,23 @@
 | `contact.py` | which tiles its wheels touch |
 | `canvas.py` | the ground, painted once for each track |
 | `picture.py` | frames |
+| `road_ahead.py` | where the road goes, in numbers |
 """
 
 from sensorium.envs.car_racing.track import Track, draw_track, lay_track
-from sensorium.envs.car_racing.world import CarRacing, CarRacingParams, CarRacingState
+from sensorium.envs.car_racing.world import (
+    CarRacing,
+    CarRacingParams,
+    CarRacingRoad,
+    CarRacingState,
+)
 
-__all__ = ["CarRacing", "CarRacingParams", "CarRacingState", "Track", "draw_track", "lay_track"]
+__all__ = [
+    "CarRacing",
+    "CarRacingParams",
+    "CarRacingRoad",
+    "CarRacingState",
+    "Track",
+    "draw_track",
+    "lay_track",
+]

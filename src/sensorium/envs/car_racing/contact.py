@@ -60,19 +60,23 @@ def survey(track: Track) -> Road:
     return Road(track.size, lines, jnp.stack([nearest, other]).astype(jnp.int16))
 
 
+def nearby(road: Road, car: Car) -> Int[Array, "2 L"]:
+    """The 10 lines between tiles around the car, on each of two stretches of the road that may be near."""
+    cell = [
+        jnp.clip((place / _CELL + _CELLS / 2).astype(jnp.int32), 0, _CELLS - 1)
+        for place in (car.y, car.x)
+    ]
+    near = road.near[:, *cell].astype(jnp.int32)
+    return (near[:, None] + np.arange(-_AROUND - 1, _AROUND + 1)) % road.size
+
+
 def touched(road: Road, car: Car) -> tuple[Int[Array, " C"], Bool[Array, "C 4"]]:
     """Tiles that may be touched, and which wheel does touch which.
 
     Returns:
         C = 18 tiles, all different, and for each of them which wheels touch it.
     """
-    cell = [
-        jnp.clip((place / _CELL + _CELLS / 2).astype(jnp.int32), 0, _CELLS - 1)
-        for place in (car.y, car.x)
-    ]
-    near = road.near[:, *cell].astype(jnp.int32)
-    around = np.arange(-_AROUND - 1, _AROUND + 1)
-    tiles = (near[:, None] + around) % road.size
+    tiles = nearby(road, car)
     touches = _overlap(road.lines[:, tiles], car)
     return tiles[:, 1:].reshape(-1), touches.reshape(-1, 4)
 

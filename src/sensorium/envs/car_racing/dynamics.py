@@ -32,6 +32,8 @@ WHEEL_PLACES = tuple((x * SIZE, y * SIZE) for x, y in ((-55, 80), (55, 80), (-55
 """m from the origin of the hull: front left, front right, rear left, rear right."""
 WHEEL_HALF = (14 * SIZE, 27 * SIZE)
 """m, half the width and the radius of a wheel."""
+STEER_LIMIT = 0.4
+"""rad, of the front wheels."""
 
 _STEP = 1 / 50
 _HULL_MASS, _WHEEL_MASS = 7.06, 0.06048
@@ -53,7 +55,6 @@ _GRIP = 1_000_000 * SIZE**2  # N, on the road
 _GRIP_ON_GRASS = 0.6 * _GRIP
 _STIFFNESS = 205_000 * SIZE**2  # N for each m/s of slip
 _BRAKING = 15.0  # rad/s taken off in each step
-_STEER_LIMIT = 0.4
 _MOTOR = 1 / (1 / _HULL_INERTIA + 1 / _WHEEL_INERTIA)  # kg m², what a hinge's motor turns
 _MOST_STRAIN = 180 * 900 * SIZE**2 * _STEP  # of its largest torque
 _SWEEPS = 180
@@ -159,8 +160,8 @@ def drive(car: Car, steer: Scalar, gas: Scalar, brake: Scalar, on_road: Bool[Arr
         steering = wheel.angle - car.angle
         wanted = -steering if place in _REAR else -steer - steering
         motor = jnp.sign(wanted) * jnp.minimum(50 * jnp.abs(wanted), 3.0)
-        limit = jnp.where(steering >= _STEER_LIMIT, 1.0, 0.0)
-        limit = jnp.where(steering <= -_STEER_LIMIT, -1.0, limit)
+        limit = jnp.where(steering >= STEER_LIMIT, 1.0, 0.0)
+        limit = jnp.where(steering <= -STEER_LIMIT, -1.0, limit)
         strain = jnp.clip(wheel.strain + _SWEEPS * _MOTOR * limit * motor, 0.0, _MOST_STRAIN)
         wheel = wheel._replace(strain=jnp.where(limit != 0, strain, 0.0))
         pushed.append(_roll(wheel, gas if place in _REAR else None, brake, on_road[place]))
@@ -232,7 +233,7 @@ def _settle(car: Car, limits: Sequence[Scalar]) -> tuple[Car, Flag]:
     wheels = list(car.wheels)
     for place in _HINGES:
         wheel, limit = wheels[place], limits[place]
-        beyond = jnp.abs(limit) * (limit * (wheel.angle - car.angle) - _STEER_LIMIT)
+        beyond = jnp.abs(limit) * (limit * (wheel.angle - car.angle) - STEER_LIMIT)
         turn = limit * jnp.clip(beyond - _ANGLE_SLOP, 0.0, _LARGEST_TURN) * _MOTOR
         angle = car.angle + turn / _HULL_INERTIA
         x, y = _rotate(jnp.sin(angle), jnp.cos(angle), _ARMS[place])

@@ -8,7 +8,7 @@ are drawn of bars.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,12 @@ from sensorium.envs.base import Environment
 from sensorium.envs.car_racing import dynamics
 from sensorium.envs.car_racing.canvas import Canvas, paint
 from sensorium.envs.car_racing.contact import Road, survey, touched
-from sensorium.envs.car_racing.dynamics import Car
-from sensorium.envs.car_racing.picture import PIXELS, Frame, Packed, draw, unpack
+from sensorium.envs.car_racing.dynamics import STEER_LIMIT, Car
+from sensorium.envs.car_racing.picture import PIXELS, Packed, draw, unpack
+from sensorium.envs.car_racing.road_ahead import ROAD_SENSORS, road_ahead
 from sensorium.envs.car_racing.track import MAX_TILES, PLAYFIELD, Track, draw_track
 from sensorium.errors import ConfigError
-from sensorium.types import Action, Flag, Key, Scalar
+from sensorium.types import Action, Flag, Key, Scalar, Sensed
 
 
 class CarRacingState(NamedTuple):
@@ -31,9 +32,9 @@ class CarRacingState(NamedTuple):
     car: Car
     road: Road
     """What is driven on: the same through an episode."""
-    canvas: Canvas
-    """What it looks like: the same through an episode."""
-    picture: Packed
+    canvas: Canvas | None
+    """What it looks like: the same through an episode; None where no pictures are drawn."""
+    picture: Packed | None
     """The frame. Kept, as else XLA would draw it anew for each of its readers."""
     on_road: Bool[Array, "4"]
     """Which wheels touched a tile when they were last looked at."""
@@ -92,10 +93,11 @@ class CarRacing(Environment):
     """Steps in a row without reward that end an episode; 0 for any number."""
 
     id = "CarRacing"
-    observation_shape = (PIXELS, PIXELS, 3)
+    observation_shape: ClassVar[tuple[int, ...]] = (PIXELS, PIXELS, 3)
     num_actions = 3
-    sensor_names = ()
+    sensor_names: ClassVar[tuple[str, ...]] = ()
     max_steps = 1000
+    scored_episodes = 100
     solved_return = 900.0
 
     @property
@@ -110,22 +112,21 @@ class CarRacing(Environment):
         """Gymnasium's."""
         return CarRacingParams()
 
-    def reset_env(self, key: Key, params: Any) -> tuple[Frame, CarRacingState]:
+    def reset_env(self, key: Key, params: Any) -> tuple[Sensed, CarRacingState]:
         """Draw a track and put the car on its first tile."""
         track = draw_track(key)
         return self.start_on(track, params)
 
-    def start_on(self, track: Track, params: Any = None) -> tuple[Frame, CarRacingState]:
+    def start_on(self, track: Track, params: Any = None) -> tuple[Sensed, CarRacingState]:
         """Start on a track that is given, as Gymnasium does: with one step in which nothing is pressed."""
         params = self.default_params if params is None else params
         car = dynamics.start(track.middle[0, 0], track.middle[0, 1], track.heading[0])
         zero = jnp.zeros((), jnp.int32)
-        canvas, settled = paint(track), dynamics.first_step(car)
         state = CarRacingState(
-            car=settled,
+            car=dynamics.first_step(car),
             road=survey(track),
-            canvas=canvas,
-            picture=jnp.zeros((PIXELS, PIXELS), jnp.uint32),
+            canvas=self._paint(track),
+            picture=None,
             on_road=jnp.zeros(4, bool),
             visited=jnp.zeros(MAX_TILES, bool),
             unpaid=jnp.zeros(()),
@@ -134,15 +135,13 @@ class CarRacing(Environment):
             time=zero,
         )
         on_road, visited, paid = _touch(state, car, params)
-        picture = draw(canvas, settled, zero, paid)
-        state = state._replace(
-            picture=picture, on_road=on_road, visited=visited, unpaid=paid, total=paid
-        )
-        return unpack(picture), state
+        state = state._replace(on_road=on_road, visited=visited, unpaid=paid, total=paid)
+        state = state._replace(picture=self._draw(state))
+        return self.observe(state), state
 
     def step_env(
         self, key: Key, state: CarRacingState, action: Action, params: Any
-    ) -> tuple[Frame, CarRacingState, Scalar, Flag, dict[str, Any]]:
+    ) -> tuple[Sensed, CarRacingState, Scalar, Flag, dict[str, Any]]:
         """Advance by 1/50 s."""
         del key
         action = jnp.clip(action, -1.0, 1.0)
@@ -160,22 +159,79 @@ class CarRacing(Environment):
         idle = jnp.where(reward > 0, 0, state.idle + 1)
         tired = (idle > self.patience) & (self.patience > 0)
         terminated = (count == state.road.size) | lap | left | tired
-        time, total = state.time + 1, state.total + earned
         state = state._replace(
             car=car,
-            picture=draw(state.canvas, car, time, total),
             on_road=on_road,
             visited=visited,
             unpaid=jnp.zeros(()),
-            total=total + params.step_reward,
+            total=state.total + earned,
             idle=idle,
-            time=time,
+            time=state.time + 1,
         )
+        picture = self._draw(state)
+        state = state._replace(picture=picture, total=state.total + params.step_reward)
         return self.observe(state), state, reward, terminated, {}
 
-    def observe(self, state: CarRacingState) -> Frame:
+    def observe(self, state: CarRacingState) -> Sensed:
         """The picture."""
+        assert state.picture is not None
         return unpack(state.picture)
+
+    def critic_features(self, state: CarRacingState) -> Float[Array, " F"]:
+        """What a driver who knows the track would look at: see `road_ahead`."""
+        return road_ahead(state.road, state.car, state.on_road)
+
+    def for_training(self) -> "CarRacing":
+        """Episodes end after 20 steps in a row without reward."""
+        return dataclasses.replace(self, patience=20)
+
+    def _paint(self, track: Track) -> Canvas | None:
+        return paint(track)
+
+    def _draw(self, state: CarRacingState) -> Packed | None:
+        assert state.canvas is not None
+        return draw(state.canvas, state.car, state.time, state.total)
+
+
+@dataclasses.dataclass(frozen=True)
+class CarRacingRoad(CarRacing):
+    """The same world, but what arrives are the numbers of `road_ahead`: no pictures are drawn.
+
+    For teachers: a driver who knows the track learns in minutes, and can then say to one who sees pictures
+    what to do. It knows no more of the road than pictures show, so that it asks nothing impossible.
+    """
+
+    roughness: float = 0.0
+    """What it costs at each step to ask for another angle than the front wheels have, for the square of the
+    difference in units of the largest angle: for training drivers who are not restless."""
+
+    id = "CarRacingRoad"
+    observation_shape = (len(ROAD_SENSORS),)
+    num_sensors = len(ROAD_SENSORS)
+    sensor_names = ROAD_SENSORS
+
+    def for_training(self) -> "CarRacingRoad":
+        """Ends as `CarRacing.for_training` does, and restless steering costs."""
+        return dataclasses.replace(self, patience=20, roughness=1.0)
+
+    def step_env(
+        self, key: Key, state: CarRacingState, action: Action, params: Any
+    ) -> tuple[Sensed, CarRacingState, Scalar, Flag, dict[str, Any]]:
+        """Advance by 1/50 s."""
+        observation, after, reward, terminated, info = super().step_env(key, state, action, params)
+        asked = jnp.clip(-action[0], -STEER_LIMIT, STEER_LIMIT)
+        restless = ((asked - state.car.steering) / STEER_LIMIT) ** 2
+        return observation, after, reward - self.roughness * restless, terminated, info
+
+    def observe(self, state: CarRacingState) -> Sensed:
+        """Where the road goes and how the car moves."""
+        return self.critic_features(state)
+
+    def _paint(self, track: Track) -> None:
+        del track
+
+    def _draw(self, state: CarRacingState) -> None:
+        del state
 
 
 def _touch(
