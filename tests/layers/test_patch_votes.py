@@ -4,11 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sensorium.errors import ConfigError
 from sensorium.layers import PatchVotes
+from sensorium.layers.patch_votes import votes
+from sensorium.layers.top_places import top_places
 
 
 def written_out(layer, picture):
@@ -43,10 +45,12 @@ def test_votes_are_the_column_sums_of_the_formula(size, stride, height, width, c
         channels=channels, patch_size=size, stride=stride, message_size=4, scale=0.5, key=keys[0]
     )
     picture = jax.random.randint(keys[1], (height, width, channels), 0, 256).astype(jnp.uint8)
-    votes = layer(picture)
-    np.testing.assert_allclose(votes, written_out(layer, np.asarray(picture)), rtol=2e-3, atol=2e-4)
-    assert float(jnp.sum(votes)) == pytest.approx(len(votes), rel=1e-4)
-    assert layer.centres(height, width).shape == (len(votes), 2)
+    counted = layer(picture)
+    np.testing.assert_allclose(
+        counted, written_out(layer, np.asarray(picture)), rtol=2e-3, atol=2e-4
+    )
+    assert float(jnp.sum(counted)) == pytest.approx(len(counted), rel=1e-4)
+    assert layer.centres(height, width).shape == (len(counted), 2)
 
 
 def test_scores_of_any_size_do_not_overflow():
@@ -54,10 +58,10 @@ def test_scores_of_any_size_do_not_overflow():
         channels=3, patch_size=7, stride=4, message_size=4, scale=1e-6, key=jax.random.key(0)
     )
     picture = jax.random.randint(jax.random.key(1), (96, 96, 3), 0, 256).astype(jnp.uint8)
-    votes = layer(picture)
-    assert votes.shape == (529,)
-    assert bool(jnp.all(jnp.isfinite(votes)))
-    assert float(jnp.sum(votes)) == pytest.approx(529, rel=1e-4)
+    counted = layer(picture)
+    assert counted.shape == (529,)
+    assert bool(jnp.all(jnp.isfinite(counted)))
+    assert float(jnp.sum(counted)) == pytest.approx(529, rel=1e-4)
 
 
 def test_centres_are_in_the_middle_of_patches():
@@ -76,3 +80,41 @@ def test_a_picture_smaller_than_a_patch_is_refused():
     )
     with pytest.raises(ConfigError, match="6 x 40 pixels is smaller than a patch of 7"):
         layer(jnp.zeros((6, 40, 1), jnp.uint8))
+
+
+@given(
+    patches=st.sampled_from([1, 5, 64, 100]),
+    width=st.integers(1, 5),
+    seed=st.integers(0, 2**31 - 1),
+)
+@settings(max_examples=15, deadline=None)
+def test_gradients_of_votes_are_those_of_the_formula(patches, width, seed):
+    key_queries, key_keys, key_gradient = jax.random.split(jax.random.key(seed), 3)
+    queries = jax.random.normal(key_queries, (patches, width))
+    keys = jax.random.normal(key_keys, (patches, width))
+    weight = jax.random.normal(key_gradient, (patches,))
+
+    def formula(queries, keys):
+        return jnp.sum(jax.nn.softmax(queries @ keys.T, -1), 0)
+
+    for which in (0, 1):
+        ours, theirs = (
+            jax.grad(lambda *both, f=f: jnp.sum(weight * f(*both)), which)(queries, keys)
+            for f in (votes, formula)
+        )
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
+
+def test_top_places_are_exact_and_lean_towards_more_votes():
+    places = jnp.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    counted = jnp.array([1.0, 3.0, 2.9, 0.1])
+    np.testing.assert_array_equal(top_places(counted, places, 2), [[0, 1], [1, 0]])
+    np.testing.assert_array_equal(top_places(counted[::-1], places, 2), [[1, 0], [0, 1]])
+
+    def first_row(counted):
+        return top_places(counted, places, 2)[0, 0]
+
+    # The row of the winner would grow if the runner-up, which lies lower, had more votes
+    slope = jax.grad(first_row)(counted)
+    assert slope[2] > 0 > slope[1]
+    assert abs(float(slope[3])) < 0.05 * float(slope[2])

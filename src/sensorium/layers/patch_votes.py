@@ -123,14 +123,49 @@ class PatchVotes(eqx.Module):
         return jnp.asarray(projected).reshape(rows * columns, -1)
 
 
+@jax.custom_vjp
 def votes(
     queries: Float[Array, "patches D"], keys: Float[Array, "patches D"]
 ) -> Float[Array, " patches"]:
     """Column sums of the softmax over each row of `queries @ keys.T`, a block of rows at a time."""
 
     def ask(block: Float[Array, "D rows"]) -> tuple[Array, tuple[()]]:
-        scores = block.T @ keys.T
-        weights = jnp.exp(scores - jnp.max(scores, -1, keepdims=True))
-        return (1 / jnp.sum(weights, -1)) @ weights, ()
+        weights, total = _softmax(block, keys)
+        return (1 / total) @ weights, ()
 
     return sum_over_blocks(ask, queries.T, _ROWS)[0]
+
+
+def _softmax(
+    block: Float[Array, "D rows"], keys: Float[Array, "patches D"]
+) -> tuple[Float[Array, "rows patches"], Float[Array, " rows"]]:
+    """Rows of the softmax, and what they are to be divided by."""
+    scores = block.T @ keys.T
+    weights = jnp.exp(scores - jnp.max(scores, -1, keepdims=True))
+    return weights, jnp.sum(weights, -1)
+
+
+def _votes_forth(queries: Array, keys: Array) -> tuple[Array, tuple[Array, Array]]:
+    return votes(queries, keys), (queries, keys)
+
+
+def _votes_back(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    """The rows once more, and products of them with a few columns: again no whole matrix is held."""
+    queries, keys = kept
+    width = keys.shape[1]
+    columns = jnp.concatenate([gradient[:, None], gradient[:, None] * keys, keys], 1)
+
+    def answer(block: Float[Array, "D rows"]) -> tuple[Array, Array]:
+        weights, total = _softmax(block, keys)
+        shares = weights / total[:, None]
+        mean, weighted, plain = jnp.split(shares @ columns, [1, 1 + width], -1)
+        asked = block.T
+        both = shares.T @ jnp.concatenate([asked, mean * asked], 1)
+        to_keys = gradient[:, None] * both[:, :width] - both[:, width:]
+        return to_keys, (weighted - mean * plain).T
+
+    to_keys, to_queries = sum_over_blocks(answer, queries.T, _ROWS)
+    return to_queries.T, to_keys
+
+
+votes.defvjp(_votes_forth, _votes_back)

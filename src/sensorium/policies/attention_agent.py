@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from sensorium.errors import ConfigError
 from sensorium.layers import LSTM, Linear, PatchVotes
 from sensorium.layers.lstm import Memory
+from sensorium.layers.top_places import top_places
 from sensorium.policies.policy import Policy, Trace, check_picture
 from sensorium.types import Action, Key, Picture, Senses
 
@@ -65,9 +66,8 @@ class AttentionAgent(Policy):
         """Look, remember, act."""
         height, width = observation.shape[:2]
         votes = self.look(observation)
-        _, best = jax.lax.top_k(votes, self.top)
         sides = jnp.array([height, width], jnp.float32)
-        places = self.look.centres(height, width)[best] / sides
+        places = top_places(votes, self.look.centres(height, width) / sides, self.top)
         memory = self.lstm(places.reshape(-1), carry)
         return jnp.tanh(self.output(memory.hidden)), memory, Trace(attention=votes[None])
 

@@ -18,6 +18,7 @@ from sensorium.errors import ConfigError
 from sensorium.layers import LSTM, Linear, VisionAttentionNeuron
 from sensorium.layers.lstm import Memory
 from sensorium.layers.patch_votes import votes
+from sensorium.layers.top_places import top_places
 from sensorium.policies.policy import Policy, Trace, check_picture
 from sensorium.types import Action, Key, Picture, Scalar, Senses
 
@@ -94,9 +95,10 @@ class VisionPolicy(Policy):
         """A step from frames that are already grey and stacked, 0 to 255."""
         new, attention = self.layer(frames / 255, carry.action)
         code = (1 - carry.kept) * new + carry.kept * carry.code
-        _, best = jax.lax.top_k(votes(self.vote_query(code), self.vote_key(code)), self.top)
         side = self.side
-        places = jnp.stack([best // side, best % side], -1) / side
+        centres = np.stack(np.divmod(np.arange(side**2), side), -1) / side
+        voted = votes(self.vote_query(code), self.vote_key(code))
+        places = top_places(voted, jnp.asarray(centres, jnp.float32), self.top)
         memory = self.lstm(places.reshape(-1), carry.memory)
         action = jnp.tanh(self.output(memory.hidden))
         first, second = self.keep
@@ -104,6 +106,10 @@ class VisionPolicy(Policy):
         kept = jax.nn.sigmoid(second(hidden)[0])
         carry = VisionCarry(frames, carry.fresh, action, code, kept, memory)
         return action, carry, Trace(attention=attention)
+
+    def told(self, carry: VisionCarry, action: Action) -> VisionCarry:
+        """The keys of the next step hear this action."""
+        return carry._replace(action=action)
 
     @property
     def side(self) -> int:

@@ -9,14 +9,16 @@ from typing import Any
 
 from sensorium.errors import RunError, SensoriumError, did_you_mean
 from sensorium.policies import Policy
-from sensorium.recipes import ant, cartpole
+from sensorium.recipes import ant, car_racing, cartpole
 from sensorium.recipes.recipe import Recipe as Recipe
 from sensorium.rollout import EngineConfig, open_engine
 from sensorium.training import Budget, RunDirectory, run
 from sensorium.training.checkpoints import LAST
 from sensorium.training.teachers import Teacher
 
-RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in (*ant.RECIPES, *cartpole.RECIPES)}
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe for recipe in (*ant.RECIPES, *car_racing.RECIPES, *cartpole.RECIPES)
+}
 """Every recipe by its name."""
 
 
@@ -71,7 +73,7 @@ def _run(
     recipe: Recipe,
     directory: RunDirectory,
     engine: EngineConfig | None = None,
-    teacher: Teacher | None = None,
+    teacher: Teacher | Policy | None = None,
     start: Policy | None = None,
     **options: Any,
 ) -> Policy:

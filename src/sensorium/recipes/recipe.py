@@ -43,6 +43,7 @@ from sensorium.rollout import Engine, make_world
 from sensorium.training import (
     CloningConfig,
     EvolutionConfig,
+    ImitationConfig,
     PpoConfig,
     RecurrentPpoConfig,
     ShortHorizonConfig,
@@ -63,7 +64,14 @@ class Recipe:
     """One sentence."""
     policy: PolicyConfig
     """The agent."""
-    trainer: CloningConfig | EvolutionConfig | PpoConfig | RecurrentPpoConfig | ShortHorizonConfig
+    trainer: (
+        CloningConfig
+        | EvolutionConfig
+        | ImitationConfig
+        | PpoConfig
+        | RecurrentPpoConfig
+        | ShortHorizonConfig
+    )
     """How it is trained."""
     env: str = "CartPoleSwingUpHarder"
     """The world."""
@@ -110,7 +118,7 @@ class Recipe:
         self,
         engine: Engine,
         directory: Path,
-        teacher: Teacher | None = None,
+        teacher: Teacher | Policy | None = None,
         start: Policy | None = None,
     ) -> Trainer:
         """The trainer, ready to start.
@@ -135,7 +143,11 @@ class Recipe:
         def draw(key: Key) -> Policy:
             return (start or self.draw_policy(key)).with_code_scale(scale)
 
+        if isinstance(self.trainer, ImitationConfig):
+            assert not isinstance(teacher, Teacher)
+            return self.trainer.build(draw, engine, teacher)
         if isinstance(self.trainer, CloningConfig):
+            assert not isinstance(teacher, Policy)
             return self.trainer.build(draw, engine, teacher, directory)
         if isinstance(self.trainer, EvolutionConfig) and start is not None:
             return dataclasses.replace(self.trainer, start_at_zero=False).build(draw, engine)
@@ -190,6 +202,7 @@ _PARTS: dict[str, type] = {
         FeedForwardConfig,
         CloningConfig,
         EvolutionConfig,
+        ImitationConfig,
         PpoConfig,
         RecurrentPpoConfig,
         ShortHorizonConfig,

@@ -41,7 +41,7 @@ def _has_avx512() -> bool:
 
 
 def over_devices(
-    function: Callable[[PyTree], PyTree], individuals: PyTree, population: int
+    function: Callable[..., PyTree], individuals: PyTree, population: int, *shared: PyTree
 ) -> PyTree:
     """Apply `function` to shares of a population, one share on each device.
 
@@ -49,19 +49,21 @@ def over_devices(
         function: From arrays with a leading axis of any length to results with the same leading axis.
         individuals: Arrays with a leading axis P.
         population: P.
+        shared: Arrays that go to every device as they are: further arguments of `function`.
 
     Returns:
-        What `function(individuals)` would give.
+        What `function(individuals, *shared)` would give.
     """
     devices = jax.local_devices()
     shares = max(count for count in range(1, len(devices) + 1) if population % count == 0)
     if shares == 1:
-        return function(individuals)
+        return function(individuals, *shared)
     sharded = PartitionSpec("population")
+    specs = (sharded, *(PartitionSpec() for _ in shared))
     mesh = Mesh(devices[:shares], ("population",))
-    return jax.shard_map(
-        function, mesh=mesh, in_specs=(sharded,), out_specs=sharded, check_vma=False
-    )(individuals)
+    return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=sharded, check_vma=False)(
+        individuals, *shared
+    )
 
 
 @eqx.filter_jit

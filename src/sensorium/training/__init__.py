@@ -4,6 +4,7 @@ from sensorium.training.cloning import Cloning as Cloning
 from sensorium.training.cloning import CloningConfig as CloningConfig
 from sensorium.training.evolution import Evolution as Evolution
 from sensorium.training.evolution import EvolutionConfig as EvolutionConfig
+from sensorium.training.imitation import ImitationConfig as ImitationConfig
 from sensorium.training.ppo import PpoConfig as PpoConfig
 from sensorium.training.recurrent_ppo import RecurrentPpo as RecurrentPpo
 from sensorium.training.recurrent_ppo import RecurrentPpoConfig as RecurrentPpoConfig

@@ -13,11 +13,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from sensorium import recipes
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.sb3 import load_model
+from sensorium.envs import Environment
 from sensorium.errors import ConfigError, RunError
 from sensorium.perturbations import Identity
 from sensorium.policies import FeedForwardConfig, Policy
 from sensorium.recipes import Recipe
-from sensorium.training import CloningConfig, PpoConfig, RunDirectory
+from sensorium.training import CloningConfig, ImitationConfig, PpoConfig, RunDirectory
 from sensorium.training.ppo import Teaching, train_teacher
 from sensorium.training.progress import MetricsFile
 from sensorium.training.run import describe_versions
@@ -159,7 +160,7 @@ def _from_anywhere(source: str) -> str:
     return str(Path(source).absolute()) if is_path else source
 
 
-def find_teacher(recipe: Recipe) -> Teacher | None:
+def find_teacher(recipe: Recipe) -> Teacher | Policy | None:
     """The teacher that a recipe names; None if it needs none.
 
     Raises:
@@ -167,6 +168,8 @@ def find_teacher(recipe: Recipe) -> Teacher | None:
         AgentFileError: The file is missing or damaged.
         ConfigError: It does not fit the world of the recipe.
     """
+    if isinstance(recipe.trainer, ImitationConfig):
+        return _who_knows(recipe, recipe.trainer.teacher)
     if not isinstance(recipe.trainer, CloningConfig):
         return None
     world, source = recipe.make_world(), recipe.trainer.teacher
@@ -178,3 +181,25 @@ def find_teacher(recipe: Recipe) -> Teacher | None:
     if source.endswith(".zip"):
         return Sb3Teacher(load_model(source), world)
     return AgentTeacher(load(source).policy, world)
+
+
+def _who_knows(recipe: Recipe, source: str) -> Policy:
+    """A teacher who is told the true state of a world on the device."""
+    world = recipe.make_world()
+    if not source:
+        raise ConfigError(f"{recipe.name} needs a teacher; name one with --teacher.")
+    teacher = load(source).policy
+    if not isinstance(world, Environment):
+        raise ConfigError(
+            f"{recipe.name} imitates a teacher in a world on the device, not in {recipe.env}."
+        )
+    state = jax.eval_shape(
+        lambda key: world.reset_env(key, world.default_params)[1], jax.random.key(0)
+    )
+    (features,) = jax.eval_shape(world.critic_features, state).shape
+    teacher.initial_carry(features)
+    if teacher.num_actions != world.num_actions:
+        raise ConfigError(
+            f"The teacher has {teacher.num_actions} action(s), but {recipe.env} takes {world.num_actions}."
+        )
+    return teacher

@@ -1,0 +1,63 @@
+"""CarRacing: a teacher who knows the road, and agents who see it."""
+
+from sensorium.perturbations import HideRows, ShufflePatches, compose
+from sensorium.policies import (
+    AttentionAgentConfig,
+    FeedForwardConfig,
+    VisionAttentionNeuronConfig,
+)
+from sensorium.recipes.recipe import Recipe
+from sensorium.training import EvolutionConfig, ImitationConfig, StrategyConfig
+
+TEACHER = Recipe(
+    name="racing-teacher",
+    summary="A driver who is told where the road goes, by evolution: a teacher for those who see it.",
+    policy=FeedForwardConfig((16,)),
+    trainer=EvolutionConfig(
+        strategy=StrategyConfig("cma-es", sigma=0.3),
+        population=128,
+        rollouts=4,
+        start_at_zero=False,
+    ),
+    env="CarRacingRoad",
+    training_reward=True,
+    generations=150,
+    test_every=10,
+    test_episodes=32,
+)
+
+# A tenth of a turn of the wheel is much, a tenth of the gas is not
+_IMITATION = ImitationConfig(
+    teacher="racing-teacher",
+    rollouts=16,
+    total_generations=120,
+    teacher_generations=40,
+    action_weights=(20.0, 1.0, 1.0),
+)
+
+STUDENT = Recipe(
+    name="racing-attention-agent-clone",
+    summary="AttentionAgent (3,667 parameters), taught by a driver who knows the road.",
+    policy=AttentionAgentConfig(),
+    trainer=_IMITATION,
+    env="CarRacing",
+    generations=120,
+    checkpoint_every=1,
+    test_every=10,
+    test_episodes=16,
+)
+
+PI_STUDENT = Recipe(
+    name="racing-pi-clone",
+    summary="AttentionNeuron agent of shuffled pictures (7,212 parameters), taught likewise.",
+    policy=VisionAttentionNeuronConfig(),
+    trainer=_IMITATION,
+    env="CarRacing",
+    perturbation=compose(HideRows(), ShufflePatches()),
+    generations=120,
+    checkpoint_every=1,
+    test_every=10,
+    test_episodes=16,
+)
+
+RECIPES = (TEACHER, STUDENT, PI_STUDENT)

@@ -1,0 +1,237 @@
+"""Imitation on the device: a student who sees learns from a teacher who knows.
+
+The student lives whole episodes in its own world; at each step the teacher, who is told the true state, says
+what it would do there, and the student learns to do the same (DAgger, Ross et al. 2011). Nothing is stored:
+worlds on the device are faster than any disk. Gradients flow back through the student's memory along windows
+of some steps, and there is an update after each window.
+
+In the first episodes the teacher has a hand on the wheel, or the student would see little but its own
+accidents: what is done is a mean of both, and the teacher's share falls to nothing.
+"""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from sensorium.envs import Environment
+from sensorium.errors import ConfigError
+from sensorium.policies import Policy
+from sensorium.rollout import Engine, over_devices
+from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.types import Action, Key, Keys, PyTree, Scalar, Sensed
+
+
+@dataclasses.dataclass(frozen=True)
+class ImitationConfig:
+    """Settings of imitation."""
+
+    teacher: str = ""
+    """An agent of the zoo, a run or a file, whose sensors are the world's `critic_features`."""
+    rollouts: int = 32
+    """Episodes side by side; a generation is that many."""
+    window: int = 20
+    """Steps that gradients flow back through; there is an update after each window."""
+    learning_rate: float = 3e-3
+    """Of Adam, at the start; it falls to a twentieth along a cosine."""
+    total_generations: int = 100
+    """Over how many generations the learning rate falls."""
+    teacher_generations: int = 20
+    """Over how many the teacher's share in what is done falls from all to nothing."""
+    action_weights: tuple[float, ...] = ()
+    """What the squared differences of the actions count, where they differ in size; all 1 by default."""
+    action_noise: float = 0.1
+    """Standard deviation of the noise on what is done, so that there is something to put right."""
+    gradient_clip: float = 0.5
+    """Largest norm of a gradient."""
+
+    def build(self, draw: DrawPolicy, engine: Engine, teacher: Policy | None) -> "Imitation":
+        """Set up the trainer.
+
+        Args:
+            draw: Draws a student.
+            engine: Of the student's world, on the device.
+            teacher: Whom to learn from.
+
+        Raises:
+            ConfigError: There is no teacher, it does not fit the world, or settings do not fit.
+        """
+        world = engine.world
+        if not isinstance(world, Environment):
+            raise ConfigError("Imitation works with worlds on the device; clone in the others.")
+        if teacher is None:
+            raise ConfigError("Imitation needs a teacher; name one with --teacher.")
+        if world.max_steps % self.window:
+            raise ConfigError(
+                f"Episodes of {world.max_steps} steps do not divide into windows of {self.window}."
+            )
+        if self.action_weights and len(self.action_weights) != world.num_actions:
+            raise ConfigError(
+                f"There are {len(self.action_weights)} action_weights for {world.num_actions} action(s)."
+            )
+        return Imitation(self, draw, world, teacher)
+
+
+class ImitationState(NamedTuple):
+    """All that a run needs to go on."""
+
+    student: Policy
+    optimizer: PyTree
+    key: Key
+    generation: Int[Array, ""]
+
+
+class Lane(NamedTuple):
+    """An episode under way."""
+
+    observation: Sensed
+    world: PyTree
+    student: PyTree
+    """What the student carries."""
+    teacher: PyTree
+    alive: Bool[Array, ""]
+
+
+class Lived(NamedTuple):
+    """What happened in a window."""
+
+    loss: Float[Array | np.ndarray, "..."]
+    """Sum over its steps."""
+    steps: Float[Array | np.ndarray, "..."]
+    """How many were before the end of the episode."""
+    earned: Float[Array | np.ndarray, "..."]
+
+
+class Imitation(Trainer):
+    """Imitation of one teacher in one world."""
+
+    def __init__(
+        self, config: ImitationConfig, draw: DrawPolicy, world: Environment, teacher: Policy
+    ):
+        """Set up; see `ImitationConfig.build`."""
+        self.config, self.draw, self.world, self.teacher = config, draw, world, teacher
+        self.steps_per_generation = config.rollouts * world.max_steps
+        self._windows = world.max_steps // config.window
+        self._weights = np.array(config.action_weights or [1.0] * world.num_actions, np.float32)
+        rate = optax.cosine_decay_schedule(
+            config.learning_rate, config.total_generations * self._windows, alpha=0.05
+        )
+        self._optimizer = optax.chain(
+            optax.clip_by_global_norm(config.gradient_clip), optax.adam(rate)
+        )
+
+    def init(self, key: Key) -> ImitationState:
+        """Draw a student."""
+        key, key_draw = jax.random.split(key)
+        student = self.draw(key_draw)
+        optimizer = self._optimizer.init(eqx.filter(student, eqx.is_array))
+        return ImitationState(student, optimizer, key, jnp.zeros((), jnp.int32))
+
+    def step(self, state: ImitationState) -> tuple[ImitationState, Metrics]:
+        """One episode in every lane."""
+        key, key_begin, key_windows = jax.random.split(state.key, 3)
+        lanes = self._begin(state.student, jax.random.split(key_begin, self.config.rollouts))
+        share = 1 - state.generation / max(1, self.config.teacher_generations)
+        student, optimizer = state.student, state.optimizer
+        blank = np.zeros(self.config.rollouts, np.float32)
+        total = Lived(blank, blank, blank)
+        for window_key in jax.random.split(key_windows, self._windows):
+            gradients, (lived, lanes) = self._live(student, lanes, window_key, share)
+            # Taken from the devices: means over several of them can wait for one another for ever
+            gradients, lived = jax.tree.map(np.asarray, (gradients, lived))
+            student, optimizer = self._learn(student, optimizer, gradients)
+            total = jax.tree.map(np.add, total, lived)
+        state = ImitationState(student, optimizer, key, state.generation + 1)
+        loss = jnp.asarray(total.loss.sum() / total.steps.sum())
+        more = {"loss": loss, "teacher": jnp.maximum(share, 0.0)}
+        return state, Metrics(jnp.max(total.earned), jnp.mean(total.earned), more)
+
+    def candidates(self, state: ImitationState) -> Policy:
+        """The student."""
+        return jax.tree.map(lambda leaf: leaf[None], state.student)
+
+    @partial(jax.jit, static_argnames="self")
+    def _begin(self, student: Policy, keys: Keys) -> Lane:
+        """An episode in every lane."""
+        world = self.world
+
+        def begin(key: Key, student: Policy) -> Lane:
+            observation, state = world.reset_env(key, world.default_params)
+            features = world.critic_features(state)
+            return Lane(
+                observation,
+                state,
+                student.initial_carry(world.senses),
+                self.teacher.initial_carry(features.shape[0]),
+                jnp.ones((), bool),
+            )
+
+        begin_all = jax.vmap(begin, in_axes=(0, None))
+        return over_devices(begin_all, keys, self.config.rollouts, student)
+
+    @partial(jax.jit, static_argnames="self", donate_argnames="lanes")
+    def _live(
+        self, student: Policy, lanes: Lane, key: Key, share: Scalar
+    ) -> tuple[Policy, tuple[Lived, Lane]]:
+        """A window in every lane: its gradient, what happened, and the lane after it."""
+        count = self.config.rollouts
+
+        def live(each: tuple, student: Policy, share: Scalar) -> tuple:
+            one = jax.grad(self._live_one, has_aux=True)
+            return jax.vmap(one, in_axes=(None, 0, 0, None))(student, *each, share)
+
+        each = lanes, jax.random.split(key, count)
+        return over_devices(live, each, count, student, share)
+
+    @partial(jax.jit, static_argnames="self")
+    def _learn(
+        self, student: Policy, optimizer: PyTree, gradients: Policy
+    ) -> tuple[Policy, PyTree]:
+        """One update, with the mean of the gradients of all lanes."""
+        gradient = jax.tree.map(lambda leaf: jnp.mean(leaf, 0), gradients)
+        updates, optimizer = self._optimizer.update(gradient, optimizer)
+        return optax.apply_updates(student, updates), optimizer
+
+    def _live_one(
+        self, student: Policy, lane: Lane, key: Key, share: Scalar
+    ) -> tuple[Scalar, tuple[Lived, Lane]]:
+        """Mean squared difference of actions along a window; what happened, and the lane after it."""
+        world = self.world
+        share = jnp.maximum(share, 0.0)
+        look = jax.checkpoint(lambda student, seen, carry: student.step(seen, carry)[:2])
+
+        def step(now: Lane, key: Key) -> tuple[Lane, Lived]:
+            key_noise, key_world = jax.random.split(key)
+            wanted, teacher_carry, _ = self.teacher.step(
+                world.critic_features(now.world), now.teacher
+            )
+            action, carry = look(student, now.observation, now.student)
+            loss = jnp.where(now.alive, jnp.mean(self._weights * (action - wanted) ** 2), 0.0)
+            done = self._act(key_noise, share * wanted + (1 - share) * action)
+            observation, state, reward, terminated, truncated, _ = world.advance(
+                key_world, now.world, done, world.default_params
+            )
+            after = Lane(
+                observation,
+                state,
+                student.told(carry, done),
+                teacher_carry,
+                now.alive & ~terminated & ~truncated,
+            )
+            alive = now.alive.astype(jnp.float32)
+            return after, Lived(loss, alive, alive * reward)
+
+        lane, lived = jax.lax.scan(step, lane, jax.random.split(key, self.config.window))
+        lived = jax.tree.map(jnp.sum, lived)
+        return lived.loss / self.config.window, jax.lax.stop_gradient((lived, lane))
+
+    def _act(self, key: Key, action: Action) -> Action:
+        """What is done: with noise, and no gradient goes through the world."""
+        noise = self.config.action_noise * jax.random.normal(key, action.shape)
+        return jax.lax.stop_gradient(jnp.clip(action + noise, -1, 1))

@@ -1,0 +1,112 @@
+"""Imitation: a student with shuffled senses comes to do what a teacher does who knows the state."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sensorium.envs import CartPoleSwingUpHarder, Perturbed
+from sensorium.errors import ConfigError
+from sensorium.perturbations import Shuffle
+from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
+from sensorium.recipes import find
+from sensorium.rollout import DeviceEngine, HostEngine, make_world
+from sensorium.training import ImitationConfig
+from sensorium.zoo.agent import Agent
+from sensorium.zoo.teaching import find_teacher
+
+WORLD = Perturbed(CartPoleSwingUpHarder(), Shuffle())
+FEATURES = WORLD.critic_features(WORLD.reset(jax.random.key(0))[1]).shape[0]
+CONFIG = ImitationConfig(
+    rollouts=8, window=50, learning_rate=1e-2, total_generations=8, teacher_generations=6
+)
+
+
+def draw(key):
+    return AttentionNeuronConfig().build(WORLD.num_sensors, 1, key)
+
+
+def teacher(features=FEATURES, actions=1):
+    """One who does much: its weights are larger than those that are drawn."""
+    drawn = FeedForwardConfig((8,)).build(features, actions, jax.random.key(7))
+    return jax.tree.map(lambda weight: 3 * weight, drawn)
+
+
+def trainer(config=CONFIG):
+    return config.build(draw, DeviceEngine(WORLD), teacher())
+
+
+def test_the_student_comes_to_do_what_the_teacher_does():
+    # The teacher's hand stays on the wheel, so that generations can be compared
+    config = dataclasses.replace(
+        CONFIG, rollouts=16, window=25, teacher_generations=10**6, action_noise=0.0
+    )
+    world = CartPoleSwingUpHarder()
+
+    def draw_clear_sighted(key):
+        return FeedForwardConfig((16,)).build(world.num_sensors, 1, key)
+
+    learning = config.build(draw_clear_sighted, DeviceEngine(world), teacher())
+    state, losses = learning.init(jax.random.key(0)), []
+    for _ in range(10):
+        state, metrics = learning.step(state)
+        losses.append(float(metrics.extra["loss"]))
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_the_teacher_takes_its_hand_off_the_wheel():
+    learning = trainer(dataclasses.replace(CONFIG, teacher_generations=2))
+    state, shares = learning.init(jax.random.key(0)), []
+    for _ in range(4):
+        state, metrics = learning.step(state)
+        shares.append(float(metrics.extra["teacher"]))
+    assert shares == [1.0, 0.5, 0.0, 0.0]
+
+
+def test_the_same_state_gives_the_same_generation():
+    state = trainer().init(jax.random.key(1))
+    once, again = (trainer().step(state)[0] for _ in range(2))
+    jax.tree.map(np.testing.assert_array_equal, once.student, again.student)
+
+
+def test_nothing_is_learned_after_the_end():
+    learning = trainer()
+    state = learning.init(jax.random.key(0))
+    lanes = learning._begin(state.student, jax.random.split(jax.random.key(2), 8))
+    over = lanes._replace(alive=jnp.zeros(8, bool))
+    gradients, (lived, _) = learning._live(state.student, over, jax.random.key(3), jnp.float32(0))
+    assert not any(values.any() for values in lived)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradients))
+
+
+def test_settings_that_do_not_fit_get_one_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="needs a teacher"):
+        CONFIG.build(draw, DeviceEngine(WORLD), None)
+    with pytest.raises(ConfigError, match="1000 steps do not divide into windows of 30"):
+        dataclasses.replace(CONFIG, window=30).build(draw, DeviceEngine(WORLD), teacher())
+    with (
+        HostEngine(make_world("gym:Pendulum-v1")) as engine,
+        pytest.raises(ConfigError, match="on the device"),
+    ):
+        CONFIG.build(draw, engine, teacher())
+
+
+def test_a_recipes_teacher_must_fit_its_world(tmp_path):
+    recipe = find("racing-attention-agent-clone")
+
+    def taught_by(policy):
+        path = tmp_path / "teacher.safetensors"
+        world = dataclasses.replace(find("cartpole-fnn"), policy=FeedForwardConfig((8,)))
+        Agent(policy, world, {}).save(path)
+        return dataclasses.replace(
+            recipe, trainer=dataclasses.replace(recipe.trainer, teacher=str(path))
+        )
+
+    with pytest.raises(ConfigError, match=r"takes exactly 5 sensors, got \d+"):
+        find_teacher(taught_by(teacher(5, 1)))
+    with pytest.raises(ConfigError, match="needs a teacher"):
+        find_teacher(
+            dataclasses.replace(recipe, trainer=dataclasses.replace(recipe.trainer, teacher=""))
+        )
