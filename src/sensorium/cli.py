@@ -238,8 +238,9 @@ def reproduce(
     """Rebuild a table or figure of a paper, ours beside theirs.
 
     Args:
-        table: One of table-2, table-3, table-4, table-6, table-6-ant, figure-4, ant-authors, nla-table-2,
-            nla-table-3, nla-curves, recovery, scaling.
+        table: One of table-2, table-3, table-4, table-5, table-6, table-6-ant, table-6-racing, figure-4,
+            ant-authors, racing-authors, racing-attention, nla-table-2, nla-table-3, nla-curves, recovery,
+            scaling.
         episodes: Episodes of each score; the papers have 1,000, and 100 on the ant.
         seed: Decides the starts and all noise.
         out: Folder for the figures.

@@ -6,10 +6,11 @@ import json
 import jax
 import numpy as np
 import pytest
+from PIL import Image
 
 from sensorium import recipes, reproduce
 from sensorium.errors import ConfigError, UnknownNameError
-from sensorium.policies import AttentionAgentConfig, to_vector
+from sensorium.policies import AttentionAgentConfig, VisionAttentionNeuronConfig, to_vector
 from sensorium.serialisation import save_pytree
 
 
@@ -102,15 +103,45 @@ def test_a_table_of_agents_that_nobody_trained(small_zoo, tmp_path):
         reproduce.run("table-4", episodes=1, seed=0, out=tmp_path, json=None)
 
 
-def test_the_authors_drivers_are_scored_in_both_worlds(tmp_path, monkeypatch):
+@pytest.fixture
+def short_races(tmp_path, monkeypatch):
+    """The authors' two drivers with random weights, and races of thirty steps."""
     pytest.importorskip("Box2D", reason="CarRacing-v3 needs the extra `racing`")
-    policy = AttentionAgentConfig().build((96, 96, 3), 3, jax.random.key(0))
-    np.savez(tmp_path / "carracing_attention_agent.npz", params=np.asarray(to_vector(policy)))
+    configs = {
+        "carracing_attention_agent": AttentionAgentConfig(),
+        "carracing_pi": VisionAttentionNeuronConfig(),
+    }
+    for name, config in configs.items():
+        policy = config.build((96, 96, 3), 3, jax.random.key(0))
+        np.savez(tmp_path / f"{name}.npz", params=np.asarray(to_vector(policy)))
     monkeypatch.setenv("SENSORIUM_PUBLISHED", str(tmp_path))
     monkeypatch.setattr("sensorium.envs.CarRacing.max_steps", 30)
     monkeypatch.setattr("sensorium.bridges.from_gymnasium.HostWorld.max_steps", 30)
-    rows = run("racing-authors", tmp_path)
-    assert [row["env"] for row in rows] == ["CarRacing", "gym:CarRacing-v3"]
-    assert all(row["paper"] == "896 ± 61" for row in rows)
+    return tmp_path
+
+
+def test_the_authors_drivers_are_scored_in_both_worlds(short_races):
+    rows = run("racing-authors", short_races)
+    by_world = [(row["env"], row["perturbation"], row["paper"]) for row in rows]
+    worlds = ("CarRacing", "gym:CarRacing-v3")
+    papers = (("plain", "896 ± 61"), ("shuffled", "847 ± 94"))
+    assert by_world == [(world, *paper) for world in worlds for paper in papers]
     for row in rows:  # what is touched at the start is paid at once, and thirty steps cost 3
         assert all(-3.1 < value < 100 for value in row["returns"])
+
+
+def test_drivers_are_scored_on_what_nobody_told_them_of(short_races, small_zoo, monkeypatch):
+    rows = run("racing-attention", short_races)
+    assert [row["perturbation"] for row in rows] == [
+        "plain", "colour", "bars", "blob", "background noise"
+    ]  # fmt: skip
+    assert rows[2]["paper"] == "900 ± 35"
+    Image.new("RGB", (8, 8), (200, 30, 30)).save(short_races / "red.png")
+    pictures = short_races / "pictures"
+    pictures.mkdir()
+    (short_races / "red.png").rename(pictures / "red.png")
+    monkeypatch.setenv("SENSORIUM_BACKGROUNDS", str(pictures))
+    rows = run("table-5", short_races)
+    assert [row["perturbation"] for row in rows] == [
+        "shuffled", "background red.png + shuffled"
+    ]  # fmt: skip

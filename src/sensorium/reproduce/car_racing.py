@@ -1,28 +1,89 @@
-"""Results on CarRacing."""
+"""Results on CarRacing, in Gymnasium's own world but where it says otherwise."""
 
+import os
 from pathlib import Path
 
 from rich.console import Group
 
-from sensorium.perturbations import Identity
-from sensorium.reproduce.published import RACING_AUTHORS
-from sensorium.reproduce.tables import Result, score_tables
+from sensorium.perturbations import (
+    MODIFICATIONS,
+    SCENES,
+    Background,
+    Identity,
+    Perturbation,
+    ShufflePatches,
+    compose,
+)
+from sensorium.policies import Policy
+from sensorium.reproduce.published import (
+    AA_TABLE_3,
+    AN_TABLE_5,
+    RACING_AUTHORS,
+)
+from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import published_directory, read_published
 
-ENVS = ("CarRacing", "gym:CarRacing-v3")
-"""Ours, and the one it is a twin of."""
+OURS, THEIRS = "CarRacing", "gym:CarRacing-v3"
+_PUBLISHED = "SENSORIUM_PUBLISHED"
 
 
 def authors(episodes: int, seed: int, out: Path) -> Result:
     """The authors' own agents in our world and in Gymnasium's, beside the scores that they logged."""
     del out
-    folder = published_directory()
-    agents = {name: read_published(name, folder / f"{name}.npz") for name in RACING_AUTHORS}
     rows, tables = [], []
-    for env in ENVS:
-        scores, table = score_tables(
-            agents, env, (Identity(),), RACING_AUTHORS.__getitem__, episodes, seed
-        )
-        rows += scores
-        tables.append(table)
+    for env in (OURS, THEIRS):
+        for name, row in RACING_AUTHORS.items():
+            senses = (ShufflePatches(),) if "shuffled" in row else (Identity(),)
+            agents = {name: _published(name)}
+            scores, table = score_tables(
+                agents, env, senses, RACING_AUTHORS.__getitem__, episodes, seed
+            )
+            rows += scores
+            tables.append(table)
     return rows, Group(*(table for table in tables if table is not None))
+
+
+def table_5(episodes: int, seed: int, out: Path) -> Result:
+    """AN Table 5: shuffled patches, and other backgrounds on top."""
+    del out
+    agents = _all_of("carracing_pi", "racing-pi", "racing-pi-clone")
+    senses = [ShufflePatches()] + [
+        compose(background, ShufflePatches()) for background in _backgrounds()
+    ]
+    return score_tables(agents, THEIRS, tuple(senses), lambda _: AN_TABLE_5, episodes, seed)
+
+
+def table_6(episodes: int, seed: int, out: Path) -> Result:
+    """AN Table 6, the column of CarRacing: patches reshuffled in mid-episode."""
+    del out
+    agents = _all_of("carracing_pi", "racing-pi", "racing-pi-clone")
+    senses = tuple(ShufflePatches(every=every) for every in (25, 100, 500))
+    return score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed)
+
+
+def attention_agent(episodes: int, seed: int, out: Path) -> Result:
+    """AttentionAgent's Tables 2 and 3: plain, and what nobody told it of."""
+    del out
+    agents = _all_of(
+        "carracing_attention_agent", "racing-attention-agent", "racing-attention-agent-clone"
+    )
+    senses = (Identity(), *(MODIFICATIONS[name] for name in ("colour", "bars", "blob", "noise")))
+    return score_tables(agents, THEIRS, senses, lambda _: AA_TABLE_3, episodes, seed)
+
+
+def _published(name: str) -> Policy:
+    return read_published(name, published_directory() / f"{name}.npz")
+
+
+def _all_of(published: str, *ours: str) -> dict[str, Policy]:
+    """The authors' agent, where their weights are at hand, and those of ours that are in the zoo."""
+    authors = {published: _published(published)} if _PUBLISHED in os.environ else {}
+    return authors | present(*ours, needed=not authors)
+
+
+def _backgrounds() -> list[Perturbation]:
+    """Those of the folder that SENSORIUM_BACKGROUNDS names, or else our own."""
+    folder = os.environ.get("SENSORIUM_BACKGROUNDS")
+    if folder is None:
+        return [Background(scene) for scene in SCENES]
+    return [Background(str(path)) for path in sorted(Path(folder).iterdir())]

@@ -17,10 +17,10 @@ Result = tuple[Any, RenderableType | None]
 """Figures for JSON, and what the terminal shows."""
 
 
-def present(*wanted: str) -> dict[str, Policy]:
-    """Those of the wanted agents that are in the zoo; ConfigError if none is."""
+def present(*wanted: str, needed: bool = True) -> dict[str, Policy]:
+    """Those of the wanted agents that are in the zoo; ConfigError if none is, and one is needed."""
     agents = {name: load(name).policy for name in wanted if name in names()}
-    if not agents:
+    if needed and not agents:
         raise ConfigError(f"None of {', '.join(wanted)} is in the zoo; train one first.")
     return agents
 

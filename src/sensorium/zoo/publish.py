@@ -14,18 +14,22 @@ from rich.console import Console
 from sensorium.errors import ConfigError
 from sensorium.evaluation import evaluate, usual_episodes
 from sensorium.perturbations import (
+    MODIFICATIONS,
+    SCENES,
+    Background,
     Duplicate,
     Identity,
     NoiseChannels,
     Perturbation,
     Reshuffle,
     Shuffle,
+    ShufflePatches,
 )
 from sensorium.policies import FeedForwardPolicy, num_parameters
 from sensorium.recipes import Recipe
 from sensorium.rollout import ON_HOST, make_world
 from sensorium.serialisation import read_header, write_json
-from sensorium.training import CloningConfig
+from sensorium.training import CloningConfig, ImitationConfig
 from sensorium.training.checkpoints import BEST, LAST
 from sensorium.zoo.agent import Agent, load, zoo_directory
 
@@ -40,6 +44,15 @@ SENSES: tuple[Perturbation, ...] = (
 """What every agent is scored under."""
 ON_HOST_TOO = (Reshuffle(500),)
 """And the ant beyond that (AN Table 6)."""
+OF_PICTURES: tuple[Perturbation, ...] = (
+    Identity(),
+    ShufflePatches(),
+    ShufflePatches(every=25),
+    ShufflePatches(every=100),
+    *(Background(scene) for scene in SCENES),
+    *MODIFICATIONS.values(),
+)
+"""What every agent of pictures is scored under."""
 
 
 def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str = "") -> Path:
@@ -69,7 +82,8 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
         "scores": {},
     }
     fixed = isinstance(agent.policy, FeedForwardPolicy)
-    asked = SENSES + (ON_HOST_TOO if on_host else ())
+    pictures = not isinstance(agent.recipe.make_world().senses, int)
+    asked = OF_PICTURES if pictures else SENSES + (ON_HOST_TOO if on_host else ())
     for senses in asked[:2] if fixed else asked:
         if not _takes(agent, senses):
             continue
@@ -85,7 +99,7 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
 def _without_paths(recipe: Recipe) -> Recipe:
     """The recipe with agents that it learned from named as in the zoo, not by where they lay."""
     recipe = dataclasses.replace(recipe, start=_name(recipe.start))
-    if isinstance(recipe.trainer, CloningConfig):
+    if isinstance(recipe.trainer, CloningConfig | ImitationConfig):
         trainer = dataclasses.replace(recipe.trainer, teacher=_name(recipe.trainer.teacher))
         recipe = dataclasses.replace(recipe, trainer=trainer)
     return recipe
