@@ -59,6 +59,7 @@ def _theirs(steps, cores) -> float:
 
 def _ours(tracks, cars, steps, agent):
     """A function that drives and returns the seconds it took; seconds that a track takes to make."""
+    import equinox as eqx
     import jax
     import jax.numpy as jnp
 
@@ -73,12 +74,16 @@ def _ours(tracks, cars, steps, agent):
     started = time.perf_counter()
     frames, states = jax.block_until_ready(reset(keys))
     track_seconds = (time.perf_counter() - started) / tracks
-    policy = AttentionAgentConfig().build(world.senses, 3, jax.random.key(0))
+    # A driver for each car: of one driver XLA would see that all cars of a track do the same, and drive one
+    config = AttentionAgentConfig()
+    drivers = eqx.filter_vmap(lambda key: config.build(world.senses, 3, key))(
+        jax.random.split(jax.random.key(0), cars)
+    )
 
     def drive(actions):
         """As in the engines: a population on the same tracks."""
 
-        def car(actions, frame, state):
+        def car(policy, actions, frame, state):
             def step(now, action):
                 frame, state, carry = now
                 if agent:
@@ -90,8 +95,10 @@ def _ours(tracks, cars, steps, agent):
             last, rewards = jax.lax.scan(step, start, actions)
             return last[0], last[1].car, rewards
 
-        on_tracks = jax.vmap(car)
-        return jax.vmap(on_tracks, in_axes=(0, None, None))(actions, frames, states)
+        on_tracks = jax.vmap(car, in_axes=(None, 0, 0, 0))
+        return eqx.filter_vmap(on_tracks, in_axes=(eqx.if_array(0), 0, None, None))(
+            drivers, actions, frames, states
+        )
 
     compiled = jax.jit(drive)
     actions = 0.3 * jax.random.normal(jax.random.key(1), (cars, tracks, steps, 3))
