@@ -16,7 +16,14 @@ from sensorium.policies import (
     from_vector,
     to_vector,
 )
-from sensorium.rollout import fused_returns, returns_of_population, run_episode, run_population
+from sensorium.rollout import (
+    fused_returns,
+    returns_of_population,
+    run_episode,
+    run_episodes,
+    run_population,
+)
+from sensorium.rollout.sharding import episodes_of_policy
 
 
 class ShortCartPole(CartPoleSwingUpHarder):
@@ -97,3 +104,32 @@ def test_tanh_of_the_hot_path_is_tanh():
     x = jnp.concatenate([jnp.linspace(-12, 12, 20001), jnp.array([0.0, 1e-20, -1e-6])])
     exact = np.tanh(np.asarray(x, np.float64))
     np.testing.assert_allclose(_tanh(x), exact, atol=4e-7)
+
+
+class EndsSomewhere(ShortCartPole):
+    """Ends at a step that the start decides."""
+
+    def step_env(self, key, state, action, params):
+        observation, state, reward, _, info = super().step_env(key, state, action, params)
+        return observation, state, reward, state.time >= 5 + 8 * jnp.abs(observation[0]), info
+
+
+def test_a_batch_lives_until_its_last_episode_ends(paper_agent):
+    world, keys = EndsSomewhere(), jax.random.split(jax.random.key(3), 6)
+    together = run_episodes(paper_agent, world, keys)
+    assert len(set(together.length.tolist())) > 2
+    for number, key in enumerate(keys):
+        alone = run_episode(paper_agent, world, key)
+        assert int(alone.length) == int(together.length[number])
+        np.testing.assert_allclose(alone.rewards, together.rewards[number], atol=1e-4)
+
+
+def test_episodes_of_one_policy_are_shared_out_to_all_devices(paper_agent):
+    assert jax.local_device_count() > 1
+    world = EndsSomewhere()
+    for count in (6, 7):  # seven do not divide
+        keys = jax.random.split(jax.random.key(4), count)
+        shared = episodes_of_policy(paper_agent, world, keys)
+        alone = run_episodes(paper_agent, world, keys)
+        np.testing.assert_array_equal(shared.length, alone.length)
+        np.testing.assert_allclose(shared.total, alone.total, atol=1e-3)

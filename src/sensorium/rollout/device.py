@@ -1,7 +1,8 @@
 """Policies x worlds -> returns, on the device: the readable engine.
 
-One episode is a scan over time; rollouts and populations are `vmap`s of it. `fused.py` computes the same
-several times faster for the hot path of evolution, and is tested against this.
+One episode is a loop over time; rollouts and populations are `vmap`s of it, which stop when the last of their
+episodes has ended. `fused.py` computes the same several times faster for the hot path of evolution, and is
+tested against this.
 """
 
 from typing import NamedTuple
@@ -34,15 +35,22 @@ class Running(NamedTuple):
     world_state: object
     carry: object
     alive: Bool[Array, ""]
+    time: Int[Array, ""]
+    length: Int[Array, ""]
+    rewards: Float[Array, " T"]
 
 
-def run_episode(policy: Policy, world: Environment, key: Key) -> Episode:
+def run_episode(
+    policy: Policy, world: Environment, key: Key, together: tuple[str, ...] = ()
+) -> Episode:
     """One policy, one episode.
 
     Args:
         policy: The agent.
         world: The world, perturbed or not.
         key: Decides the start, and all noise; the same key gives the same episode.
+        together: Names of the `vmap`s around it. Without them each episode of a batch would be held back
+            where it has ended, which copies its whole state at each step.
 
     Returns:
         Its rewards, which stop at the first end.
@@ -51,25 +59,42 @@ def run_episode(policy: Policy, world: Environment, key: Key) -> Episode:
     params = world.default_params
     observation, world_state = world.reset_env(key_reset, params)
     carry = policy.initial_carry(world.senses)
-    start = Running(observation, world_state, carry, jnp.ones((), bool))
+    zero = jnp.zeros((), jnp.int32)
+    start = Running(
+        observation, world_state, carry, jnp.ones((), bool), zero, zero, jnp.zeros(world.max_steps)
+    )
 
-    def step(now: Running, time: Array) -> tuple[Running, tuple[Array, Array]]:
+    def goes_on(now: Running) -> Array:
+        living = now.alive.astype(jnp.int32)
+        return (jax.lax.psum(living, together) if together else living) > 0
+
+    def step(now: Running) -> Running:
         action, carry, _ = policy.step(now.observation, now.carry)
         observation, world_state, reward, terminated, truncated, _ = world.advance(
-            jax.random.fold_in(key_steps, time), now.world_state, action, params
+            jax.random.fold_in(key_steps, now.time), now.world_state, action, params
         )
-        alive = now.alive & ~terminated & ~truncated
-        reward = jnp.where(now.alive, reward, 0.0)
-        return Running(observation, world_state, carry, alive), (reward, now.alive)
+        return Running(
+            observation,
+            world_state,
+            carry,
+            alive=now.alive & ~terminated & ~truncated,
+            time=now.time + 1,
+            length=now.length + now.alive,
+            rewards=now.rewards.at[now.time].set(jnp.where(now.alive, reward, 0.0)),
+        )
 
-    _, (rewards, alive) = jax.lax.scan(step, start, jnp.arange(world.max_steps))
-    return Episode(jnp.sum(rewards), jnp.sum(alive), rewards)
+    last = jax.lax.while_loop(goes_on, step, start)
+    return Episode(jnp.sum(last.rewards), last.length, last.rewards)
 
 
 @eqx.filter_jit
 def run_episodes(policy: Policy, world: Environment, keys: Keys) -> Episode:
     """One policy, an episode for each of R keys; results have a leading axis R."""
-    return jax.vmap(lambda key: run_episode(policy, world, key))(keys)
+
+    def one(key: Key) -> Episode:
+        return run_episode(policy, world, key, ("rollouts",))
+
+    return jax.vmap(one, axis_name="rollouts")(keys)
 
 
 @eqx.filter_jit
@@ -82,7 +107,10 @@ def run_population(policies: Policy, world: Environment, keys: Keys) -> Episode:
         keys: R random keys, shared by all policies (common random numbers).
     """
 
-    def one(policy: Policy) -> Episode:
-        return jax.vmap(lambda key: run_episode(policy, world, key))(keys)
+    def one(policy: Policy, key: Key) -> Episode:
+        return run_episode(policy, world, key, ("population", "rollouts"))
 
-    return eqx.filter_vmap(one)(policies)
+    on_all = jax.vmap(one, in_axes=(None, 0), axis_name="rollouts")
+    return eqx.filter_vmap(on_all, in_axes=(eqx.if_array(0), None), axis_name="population")(
+        policies, keys
+    )

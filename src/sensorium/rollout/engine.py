@@ -18,8 +18,8 @@ from jaxtyping import Float
 
 from sensorium.envs import Environment, World
 from sensorium.policies import Policy
-from sensorium.rollout.device import Episode, run_episodes, run_population
-from sensorium.rollout.sharding import returns_of_population
+from sensorium.rollout.device import Episode, run_population
+from sensorium.rollout.sharding import episodes_of_policy, returns_of_population
 from sensorium.types import Keys
 
 
@@ -83,7 +83,7 @@ class DeviceEngine(Engine):
         return run_population(policies, self.world, keys)
 
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
-        return run_episodes(policy, self.world, keys)
+        return episodes_of_policy(policy, self.world, keys)
 
     def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
         return np.asarray(returns_of_population(policies, self.world, keys))

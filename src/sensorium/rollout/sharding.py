@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from sensorium.envs import Environment
 from sensorium.policies import Policy
+from sensorium.rollout.device import Episode, run_episodes
 from sensorium.rollout.fused import fused_returns
 from sensorium.types import Keys, PyTree
 
@@ -86,3 +87,17 @@ def returns_of_population(policies: Policy, world: Environment, keys: Keys) -> F
         return fused_returns(eqx.combine(parameters, static), world, keys)
 
     return over_devices(share, parameters, jax.tree.leaves(parameters)[0].shape[0])
+
+
+@eqx.filter_jit
+def episodes_of_policy(policy: Policy, world: Environment, keys: Keys) -> Episode:
+    """One policy, an episode for each of R keys, computed on all devices; results have a leading axis R.
+
+    The result does not depend on the number of devices.
+    """
+    arrays, static = eqx.partition(policy, eqx.is_array)
+
+    def share(keys: Keys, arrays: PyTree) -> Episode:
+        return run_episodes(eqx.combine(arrays, static), world, keys)
+
+    return over_devices(share, keys, keys.shape[0], arrays)
