@@ -262,19 +262,24 @@ def show(
     seed: int = 0,
     shuffle_at: int | None = 250,
     noise_channels: int | None = None,
+    background: str | None = None,
+    modify: str | None = None,
 ) -> None:
-    """Watch an agent: cart, sensors in their present order, attention, code.
+    """Watch an agent: the world, its senses in their present order, attention, code.
 
     Args:
         agent: A name of the zoo, a run directory, or a file.
         video: Write an mp4 here.
-        figure: Write the whole episode as one PNG here.
+        figure: Write the whole episode as one PNG here; of CarRacing, how important its patches are.
         steps: How many steps of the episode to show.
         seed: Decides the start and all noise.
         shuffle_at: Shuffle the sensors every so many steps; None for never.
         noise_channels: This many more channels of Gaussian noise.
+        background: As of `eval`, for CarRacing.
+        modify: As of `eval`, for CarRacing.
     """
     from sensorium.analysis import show as analysis_show
+    from sensorium.perturbations import perturb
     from sensorium.zoo import load
 
     analysis_show.show(
@@ -285,6 +290,7 @@ def show(
         seed=seed,
         shuffle_at=shuffle_at,
         noise_channels=noise_channels,
+        background=perturb(background=background, modify=modify),
     )
 
 

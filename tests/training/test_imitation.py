@@ -94,7 +94,7 @@ def test_settings_that_do_not_fit_get_one_sentence(tmp_path):
 
 
 def test_a_recipes_teacher_must_fit_its_world(tmp_path):
-    recipe = find("racing-attention-agent-clone")
+    recipe = find("carracing-attention-agent")
 
     def taught_by(policy):
         path = tmp_path / "teacher.safetensors"

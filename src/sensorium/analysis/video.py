@@ -3,6 +3,7 @@
 import os
 import tempfile
 import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +44,31 @@ def write_video(
     Raises:
         WriteError: The file could not be written.
     """
-    path = Path(path)
     frames = range(0, max(int(np.asarray(trace.alive).sum()), 1), _STRIDE)
-    temporary = None
+    panel = _Panel(trace, names, title)
+    try:
+        return write_frames(path, panel.frame, frames, steps_per_second // _STRIDE)
+    finally:
+        panel.close()
+
+
+def write_frames(
+    path: Path | str, draw: Callable[[int], np.ndarray], steps: Sequence[int], fps: int
+) -> int:
+    """Write an mp4 of a picture (RGB) for each of some steps; how many there are.
+
+    Raises:
+        WriteError: The file could not be written; nothing is left of it.
+    """
+    path, temporary = Path(path), None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".mp4")
         os.close(handle)
-        panel = _Panel(trace, names, title)
-        with warnings.catch_warnings(), _writer(temporary, steps_per_second // _STRIDE) as video:
+        with warnings.catch_warnings(), _writer(temporary, fps) as video:
             warnings.simplefilter("ignore", RuntimeWarning)  # JAX's, of forks: this one is ffmpeg
-            for step in frames:
-                video.append_data(panel.frame(step))
-        panel.close()
+            for step in steps:
+                video.append_data(draw(step))
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except (OSError, RuntimeError) as error:
@@ -63,7 +76,7 @@ def write_video(
     finally:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
-    return len(frames)
+    return len(steps)
 
 
 def _writer(path: str, fps: int) -> Any:

@@ -10,7 +10,7 @@ from sensorium.recipes.recipe import Recipe
 from sensorium.training import EvolutionConfig, ImitationConfig, StrategyConfig
 
 TEACHER = Recipe(
-    name="racing-teacher",
+    name="carracing-teacher",
     summary="A driver who is told where the road goes, by evolution: a teacher for those who see it.",
     policy=FeedForwardConfig((16,)),
     trainer=EvolutionConfig(
@@ -28,33 +28,35 @@ TEACHER = Recipe(
 
 # A tenth of a turn of the wheel is much, a tenth of the gas is not
 _IMITATION = ImitationConfig(
-    teacher="racing-teacher",
+    teacher="carracing-teacher",
     rollouts=16,
-    total_generations=120,
-    teacher_generations=40,
+    total_generations=150,
+    teacher_generations=80,
     action_weights=(20.0, 1.0, 1.0),
 )
 
 STUDENT = Recipe(
-    name="racing-attention-agent-clone",
+    name="carracing-attention-agent",
     summary="AttentionAgent (3,667 parameters), taught by a driver who knows the road.",
     policy=AttentionAgentConfig(),
     trainer=_IMITATION,
     env="CarRacing",
-    generations=120,
+    training_reward=True,
+    generations=150,
     checkpoint_every=1,
     test_every=10,
     test_episodes=16,
 )
 
 PI_STUDENT = Recipe(
-    name="racing-pi-clone",
+    name="carracing-pi",
     summary="AttentionNeuron agent of shuffled pictures (7,212 parameters), taught likewise.",
     policy=VisionAttentionNeuronConfig(),
     trainer=_IMITATION,
     env="CarRacing",
     perturbation=compose(HideRows(), ShufflePatches()),
-    generations=120,
+    training_reward=True,
+    generations=150,
     checkpoint_every=1,
     test_every=10,
     test_episodes=16,

@@ -46,7 +46,7 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
 def table_5(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 5: shuffled patches, and other backgrounds on top."""
     del out
-    agents = _all_of("carracing_pi", "racing-pi", "racing-pi-clone")
+    agents = _all_of("carracing_pi", "carracing-pi")
     senses = [ShufflePatches()] + [
         compose(background, ShufflePatches()) for background in _backgrounds()
     ]
@@ -56,7 +56,7 @@ def table_5(episodes: int, seed: int, out: Path) -> Result:
 def table_6(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 6, the column of CarRacing: patches reshuffled in mid-episode."""
     del out
-    agents = _all_of("carracing_pi", "racing-pi", "racing-pi-clone")
+    agents = _all_of("carracing_pi", "carracing-pi")
     senses = tuple(ShufflePatches(every=every) for every in (25, 100, 500))
     return score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed)
 
@@ -64,9 +64,7 @@ def table_6(episodes: int, seed: int, out: Path) -> Result:
 def attention_agent(episodes: int, seed: int, out: Path) -> Result:
     """AttentionAgent's Tables 2 and 3: plain, and what nobody told it of."""
     del out
-    agents = _all_of(
-        "carracing_attention_agent", "racing-attention-agent", "racing-attention-agent-clone"
-    )
+    agents = _all_of("carracing_attention_agent", "carracing-attention-agent")
     senses = (Identity(), *(MODIFICATIONS[name] for name in ("colour", "bars", "blob", "noise")))
     return score_tables(agents, THEIRS, senses, lambda _: AA_TABLE_3, episodes, seed)
 

@@ -1,0 +1,220 @@
+"""What an agent of pictures looks at: an episode as a video, and as a histogram of importance.
+
+The picture as it was and as it arrived stand side by side; what the agent attends to is bright in both. Where
+an arrived pixel comes from is found by sending a picture of places through the same perturbation.
+"""
+
+import functools
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, UInt8
+from PIL import Image, ImageDraw
+
+from sensorium.analysis import style
+from sensorium.analysis.video import write_frames
+from sensorium.envs import Environment
+from sensorium.errors import ConfigError
+from sensorium.perturbations import Perturbation
+from sensorium.policies import AttentionAgent, Policy, VisionPolicy
+from sensorium.types import Key
+
+_ZOOM = 4  # pixels of the video for each of a frame
+_EDGE = 10
+_STRIP = 70  # rows below the pictures
+_DIM = 0.4  # of what is not attended to
+_SHOWN = 10  # patches
+
+
+class SeenEpisode(NamedTuple):
+    """T steps of an agent that sees; after the end of the episode `alive` is False."""
+
+    world: UInt8[Array, "T H W 3"]
+    """The picture as it was."""
+    arrived: UInt8[Array, "T H W 3"]
+    """The same after the perturbation."""
+    places: UInt8[Array, "T H W 2"]
+    """Row and column that each arrived pixel comes from."""
+    importance: Float[Array, "T patches"]
+    """Of each patch of what arrived: votes, or attention summed over all queries."""
+    action: Float[Array, "T A"]
+    reward: Float[Array, " T"]
+    alive: Bool[Array, " T"]
+
+
+@eqx.filter_jit
+def watch(
+    policy: Policy, world: Environment, perturbation: Perturbation, key: Key, steps: int
+) -> SeenEpisode:
+    """Run one episode and keep what was seen.
+
+    Args:
+        policy: An AttentionAgent, or one of shuffled patches.
+        world: An unperturbed world of pictures of at most 256 x 256 pixels.
+        perturbation: What happens to them.
+        key: Decides the start and all noise.
+        steps: T, how many steps to keep.
+    """
+    key_reset, key_senses, key_steps = jax.random.split(key, 3)
+    params = world.default_params
+    picture, state = world.reset_env(key_reset, params)
+    senses = perturbation.init(key_senses, world.senses)
+    height, width, _ = world.observation_shape
+    rows, columns = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
+    places = jnp.stack([rows, columns, jnp.zeros_like(rows)], -1).astype(jnp.uint8)
+
+    def step(now: tuple, time: Array) -> tuple[tuple, SeenEpisode]:
+        picture, state, senses, carry, alive = now
+        step_key = jax.random.fold_in(key_steps, time)
+        arrived, after = perturbation.apply(step_key, senses, picture)
+        origin, _ = perturbation.apply(step_key, senses, places)
+        action, carry, inside = policy.step(arrived, carry)
+        assert inside.attention is not None
+        seen, state, reward, terminated, truncated, _ = world.advance(
+            step_key, state, action, params
+        )
+        kept = SeenEpisode(
+            picture,
+            arrived,
+            origin[..., :2],
+            jnp.sum(inside.attention, 0),
+            action,
+            jnp.where(alive, reward, 0.0),
+            alive,
+        )
+        return (seen, state, after, carry, alive & ~terminated & ~truncated), kept
+
+    start = (picture, state, senses, policy.initial_carry(world.senses), jnp.ones((), bool))
+    return jax.lax.scan(step, start, jnp.arange(steps))[1]
+
+
+def patches_of(policy: Policy, height: int, width: int) -> tuple[np.ndarray, int]:
+    """Corner (row, column) of each patch that an agent looks at, and their size in pixels."""
+    if isinstance(policy, AttentionAgent):
+        size = policy.look.patch_size
+        return np.asarray(policy.look.centres(height, width)) - size // 2, size
+    if isinstance(policy, VisionPolicy):
+        size = policy.layer.patch_size
+        rows, columns = policy.layer.grid(height, width)
+        corners = np.stack(np.divmod(np.arange(rows * columns), columns), -1) * size
+        return corners, size
+    raise ConfigError(f"{type(policy).__name__} does not look at patches of pictures.")
+
+
+def video(path: Path, policy: Policy, episode: SeenEpisode, title: str) -> int:
+    """Write the episode as an mp4, in real time of CarRacing; how many frames were written.
+
+    Raises:
+        WriteError: The file could not be written.
+    """
+    episode = jax.tree.map(np.asarray, episode)
+    count = max(int(episode.alive.sum()), 1)
+    corners, size = patches_of(policy, *episode.world.shape[1:3])
+    totals = np.cumsum(episode.reward)
+
+    def draw(step: int) -> np.ndarray:
+        return _draw(episode, step, corners, size, float(totals[step]), title)
+
+    return write_frames(path, draw, range(0, count, 2), 25)
+
+
+def _draw(
+    episode: SeenEpisode, step: int, corners: np.ndarray, size: int, total: float, title: str
+) -> np.ndarray:
+    best = np.argsort(-episode.importance[step], kind="stable")[:_SHOWN]
+    height, width = episode.world.shape[1:3]
+    attended = np.zeros((height, width), bool)
+    for row, column in corners[best]:
+        attended[row : row + size, column : column + size] = True
+    origin = episode.places[step][attended]
+    before = np.zeros((height, width), bool)
+    before[origin[:, 0], origin[:, 1]] = True
+    pictures = [
+        _dimmed(np.asarray(episode.world[step]), before),
+        _dimmed(np.asarray(episode.arrived[step]), attended),
+    ]
+    # Videos are made of blocks of 16 pixels
+    across = -(-(2 * width * _ZOOM + 3 * _EDGE) // 16) * 16
+    down = -(-(height * _ZOOM + 3 * _EDGE + _STRIP) // 16) * 16
+    canvas = Image.new("RGB", (across, down), (250, 250, 248))
+    for place, picture in enumerate(pictures):
+        image = Image.fromarray(picture).resize(
+            (width * _ZOOM, height * _ZOOM), Image.Resampling.NEAREST
+        )
+        canvas.paste(image, (_EDGE + place * (width * _ZOOM + _EDGE), _EDGE))
+    pen, top = ImageDraw.Draw(canvas), height * _ZOOM + 2 * _EDGE
+    ink, grey, font = (40, 40, 40), (200, 200, 196), _font(15)
+    pen.text((_EDGE, top), f"{title}   step {step}   return {total:.0f}", ink, font)
+    for number, (name, value) in enumerate(
+        zip(("steer", "gas", "brake"), episode.action[step], strict=True)
+    ):
+        left, base = _EDGE + 260 * number, top + 36
+        pen.text((left, base - 4), name, ink, font)
+        pen.rectangle((left + 55, base, left + 235, base + 14), fill=grey)
+        begin, end = (0.0, float(value)) if name == "steer" else (-1.0, float(value))
+        ends = sorted(left + 145 + 90 * part for part in (begin, end))
+        pen.rectangle((ends[0], base, ends[1], base + 14), fill=style.COLOURS[number])
+    return np.asarray(canvas)
+
+
+@functools.cache
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
+
+
+def _dimmed(picture: np.ndarray, attended: np.ndarray) -> np.ndarray:
+    return np.where(attended[..., None], picture, (_DIM * picture)).astype(np.uint8)
+
+
+def importance_figure(path: Path, policy: Policy, episode: SeenEpisode, title: str) -> None:
+    """How often patches are how important, with samples of each (AttentionAgent Figure 6), as a PNG.
+
+    Raises:
+        WriteError: The file could not be written.
+    """
+    episode = jax.tree.map(np.asarray, episode)
+    alive = episode.alive
+    corners, size = patches_of(policy, *episode.world.shape[1:3])
+    importance, arrived = episode.importance[alive], episode.arrived[alive]
+    levels = np.log10(importance / importance.mean() + 1e-3)
+    edges = np.linspace(levels.min(), levels.max() + 1e-6, 13)
+    where = np.clip(np.digitize(levels, edges) - 1, 0, len(edges) - 2)
+    counts = np.bincount(where.reshape(-1), minlength=len(edges) - 1) / len(arrived)
+    random, samples = np.random.default_rng(0), 6
+    with style.figure(path, 8.0, 5.2) as figure:
+        grid = figure.add_gridspec(2, len(counts), height_ratios=(1.6, 1.4))
+        axis = figure.add_subplot(grid[0, :])
+        axis.bar(np.arange(len(counts)), np.maximum(counts, 1e-3), width=0.92)
+        axis.set(yscale="log", ylabel="patches in a frame", xlim=(-0.5, len(counts) - 0.5))
+        middles = 10 ** ((edges[:-1] + edges[1:]) / 2)
+        axis.set_xticks(np.arange(len(counts)), [_short(float(middle)) for middle in middles])
+        axis.set_xlabel("importance, of the mean")
+        axis.set_title(title)
+        for number in range(len(counts)):
+            column = figure.add_subplot(grid[1, number])
+            column.axis("off")
+            steps, patches = np.nonzero(where == number)
+            if not len(steps):
+                continue
+            chosen = random.choice(len(steps), samples)
+            cut = [
+                np.pad(
+                    arrived[steps[i], r : r + size, c : c + size],
+                    ((0, 1), (0, 0), (0, 0)),
+                    constant_values=255,
+                )
+                for i in chosen
+                for r, c in [corners[patches[i]]]
+            ]
+            column.imshow(np.concatenate(cut))
+
+
+def _short(value: float) -> str:
+    """Two digits that tell, without an exponent."""
+    return f"{float(f'{value:.2g}'):g}"
