@@ -9,7 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sensorium.reproduce.published import AN_TABLE_6, AN_TABLE_6_ANT, an_table_2, an_table_4
+from sensorium.reproduce.published import (
+    AA_TABLE_3,
+    AN_TABLE_6,
+    AN_TABLE_6_ANT,
+    an_table_2,
+    an_table_4,
+)
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -31,10 +37,22 @@ COLUMNS = {
         "reshuffled every 100": "every 100",
         "reshuffled every 500": "every 500",
     },
+    "carracing": {
+        "plain": "plain",
+        "in CarRacing-v3": "in Gymnasium's",
+        "colour": "colour",
+        "bars": "bars",
+        "blob": "blob",
+        "background hills": "hills",
+        "background waves": "waves",
+        "background mosaic": "mosaic",
+        "background crossroads": "crossroads",
+    },
 }
 PAPERS = {
     "cartpole": lambda name: an_table_2(name) | (AN_TABLE_6 if "pi" in name else {}),
     "ant": lambda name: an_table_4(name) | (AN_TABLE_6_ANT if "pi" in name else {}),
+    "carracing": lambda name: AA_TABLE_3 if "attention-agent" in name else {},
 }
 
 

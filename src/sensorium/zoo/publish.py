@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 
 from sensorium.errors import ConfigError
-from sensorium.evaluation import evaluate, usual_episodes
+from sensorium.evaluation import Scores, evaluate, usual_episodes
 from sensorium.perturbations import (
     MODIFICATIONS,
     SCENES,
@@ -53,6 +53,8 @@ OF_PICTURES: tuple[Perturbation, ...] = (
     *MODIFICATIONS.values(),
 )
 """What every agent of pictures is scored under."""
+TWINS = {"CarRacing": "gym:CarRacing-v3"}
+"""The world that another is a twin of, where agents are scored as well, unperturbed."""
 
 
 def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str = "") -> Path:
@@ -88,12 +90,21 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
         if not _takes(agent, senses):
             continue
         scores = evaluate(agent.policy, agent.recipe.env, senses, episodes=episodes, seed=seed)
-        returns = [round(float(value), 2) for value in scores.returns]
-        card["scores"][str(senses)] = dataclasses.asdict(scores.summary) | {"returns": returns}
+        card["scores"][str(senses)] = _written(scores)
+    if agent.recipe.env in TWINS:
+        twin = TWINS[agent.recipe.env]
+        scores = evaluate(agent.policy, twin, episodes=episodes, seed=seed)
+        card["scores"][f"in {twin.removeprefix(ON_HOST)}"] = _written(scores)
     target = zoo_directory() / f"{agent.name}.safetensors"
     Agent(agent.policy, recipe, {}).save(target)
     write_json(target.with_suffix(".json"), card)
     return target
+
+
+def _written(scores: Scores) -> dict[str, Any]:
+    """A score as the card has it."""
+    returns = [round(float(value), 2) for value in scores.returns]
+    return dataclasses.asdict(scores.summary) | {"returns": returns}
 
 
 def _without_paths(recipe: Recipe) -> Recipe:
