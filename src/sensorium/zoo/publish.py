@@ -25,7 +25,7 @@ from sensorium.perturbations import (
     Shuffle,
     ShufflePatches,
 )
-from sensorium.policies import FeedForwardPolicy, num_parameters
+from sensorium.policies import FeedForwardPolicy, VisionPolicy, num_parameters
 from sensorium.recipes import Recipe
 from sensorium.rollout import ON_HOST, make_world
 from sensorium.serialisation import read_header, write_json
@@ -46,13 +46,12 @@ ON_HOST_TOO = (Reshuffle(500),)
 """And the ant beyond that (AN Table 6)."""
 OF_PICTURES: tuple[Perturbation, ...] = (
     Identity(),
-    ShufflePatches(),
-    ShufflePatches(every=25),
-    ShufflePatches(every=100),
     *(Background(scene) for scene in SCENES),
     *MODIFICATIONS.values(),
 )
 """What every agent of pictures is scored under."""
+OF_PATCHES = (ShufflePatches(), ShufflePatches(every=25), ShufflePatches(every=100))
+"""And those that do not mind the order of patches beyond that."""
 TWINS = {"CarRacing": "gym:CarRacing-v3"}
 """The world that another is a twin of, where agents are scored as well, unperturbed."""
 
@@ -86,6 +85,7 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
     fixed = isinstance(agent.policy, FeedForwardPolicy)
     pictures = not isinstance(agent.recipe.make_world().senses, int)
     asked = OF_PICTURES if pictures else SENSES + (ON_HOST_TOO if on_host else ())
+    asked += OF_PATCHES if isinstance(agent.policy, VisionPolicy) else ()
     for senses in asked[:2] if fixed else asked:
         if not _takes(agent, senses):
             continue
