@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, UInt8
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from sensorium.analysis import style
 from sensorium.analysis.video import write_frames
@@ -163,8 +163,6 @@ def _draw(
 
 @functools.cache
 def _font(size: int) -> Any:
-    from PIL import ImageFont
-
     return ImageFont.load_default(size)
 
 

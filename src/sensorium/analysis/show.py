@@ -11,9 +11,8 @@ from sensorium.analysis.video import write_video
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.envs import CartPoleSwingUpHarder, Environment
 from sensorium.errors import ConfigError
-from sensorium.evaluation import evaluation_keys
+from sensorium.evaluation import as_shown, evaluation_keys
 from sensorium.perturbations import (
-    HideRows,
     Identity,
     NoiseChannels,
     Perturbation,
@@ -110,10 +109,9 @@ def _show_pictures(
     seed: int,
 ) -> None:
     """The same for an agent that sees."""
-    hidden = HideRows(agent.policy.hidden_rows) if agent.policy.hidden_rows else Identity()
     (key,) = evaluation_keys(seed, 1)
     title = f"{agent.name}, {perturbation}"
-    episode = seeing.watch(agent.policy, world, compose(hidden, perturbation), key, steps)
+    episode = seeing.watch(agent.policy, world, as_shown(agent.policy, perturbation), key, steps)
     console = Console()
     console.print(
         f"{title}: return {float(episode.reward.sum()):.0f} in {int(episode.alive.sum())} steps",

@@ -1,6 +1,7 @@
 """From agents to numbers that can be trusted."""
 
 from sensorium.evaluation.evaluate import Scores as Scores
+from sensorium.evaluation.evaluate import as_shown as as_shown
 from sensorium.evaluation.evaluate import evaluate as evaluate
 from sensorium.evaluation.evaluate import evaluation_keys as evaluation_keys
 from sensorium.evaluation.evaluate import usual_episodes as usual_episodes

@@ -59,6 +59,13 @@ def usual_episodes(env: str) -> int:
     return WORLDS[env].scored_episodes if env in WORLDS else 100
 
 
+def as_shown(policy: Policy, perturbation: Perturbation) -> Perturbation:
+    """`perturbation` after what an agent of pictures is never shown has been hidden."""
+    return (
+        compose(HideRows(policy.hidden_rows), perturbation) if policy.hidden_rows else perturbation
+    )
+
+
 def evaluate(
     policy: Policy,
     env: str,
@@ -89,8 +96,7 @@ def evaluate(
         WorldError: An environment on the host raised, died or hangs.
     """
     perturbation = perturbation or Identity()
-    hidden = HideRows(policy.hidden_rows) if policy.hidden_rows else Identity()
-    world = make_world(env, compose(hidden, perturbation))
+    world = make_world(env, as_shown(policy, perturbation))
     if policy.num_actions != world.num_actions:
         raise ConfigError(
             f"{name or 'The agent'} has {policy.num_actions} action(s), but {env} takes "

@@ -1,5 +1,7 @@
 """CarRacing: a teacher who knows the road, and agents who see it."""
 
+import dataclasses
+
 from sensorium.perturbations import HideRows, ShufflePatches, compose
 from sensorium.policies import (
     AttentionAgentConfig,
@@ -48,18 +50,12 @@ STUDENT = Recipe(
     test_episodes=16,
 )
 
-PI_STUDENT = Recipe(
+PI_STUDENT = dataclasses.replace(
+    STUDENT,
     name="carracing-pi",
     summary="AttentionNeuron agent of shuffled pictures (7,212 parameters), taught likewise.",
     policy=VisionAttentionNeuronConfig(),
-    trainer=_IMITATION,
-    env="CarRacing",
     perturbation=compose(HideRows(), ShufflePatches()),
-    training_reward=True,
-    generations=150,
-    checkpoint_every=1,
-    test_every=10,
-    test_episodes=16,
 )
 
 RECIPES = (TEACHER, STUDENT, PI_STUDENT)

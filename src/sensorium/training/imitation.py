@@ -137,7 +137,7 @@ class Imitation(Trainer):
         """One episode in every lane."""
         key, key_begin, key_windows = jax.random.split(state.key, 3)
         lanes = self._begin(state.student, jax.random.split(key_begin, self.config.rollouts))
-        share = 1 - state.generation / max(1, self.config.teacher_generations)
+        share = jnp.maximum(1 - state.generation / max(1, self.config.teacher_generations), 0.0)
         student, optimizer = state.student, state.optimizer
         blank = np.zeros(self.config.rollouts, np.float32)
         total = Lived(blank, blank, blank)
@@ -149,7 +149,7 @@ class Imitation(Trainer):
             total = jax.tree.map(np.add, total, lived)
         state = ImitationState(student, optimizer, key, state.generation + 1)
         loss = jnp.asarray(total.loss.sum() / total.steps.sum())
-        more = {"loss": loss, "teacher": jnp.maximum(share, 0.0)}
+        more = {"loss": loss, "teacher": share}
         return state, Metrics(jnp.max(total.earned), jnp.mean(total.earned), more)
 
     def candidates(self, state: ImitationState) -> Policy:
@@ -203,7 +203,6 @@ class Imitation(Trainer):
     ) -> tuple[Scalar, tuple[Lived, Lane]]:
         """Mean squared difference of actions along a window; what happened, and the lane after it."""
         world = self.world
-        share = jnp.maximum(share, 0.0)
         look = jax.checkpoint(lambda student, seen, carry: student.step(seen, carry)[:2])
 
         def step(now: Lane, key: Key) -> tuple[Lane, Lived]:
