@@ -1,4 +1,4 @@
-"""Shape letters and array aliases shared by every public signature.
+"""Shape letters and array aliases shared by every public signature, and what senses a shape stands for.
 
 The letters used in shape annotations:
 
@@ -54,3 +54,13 @@ Order = Int[Array, " N"]
 
 PyTree = Any
 """Nested containers of arrays, as JAX understands them."""
+
+
+def senses_of(shape: tuple[int, ...]) -> Senses:
+    """Of observations of a shape: N for (N,), the shape itself for pictures."""
+    return shape[0] if len(shape) == 1 else shape
+
+
+def shape_of(senses: Senses) -> tuple[int, ...]:
+    """The shape of observations: the other way round."""
+    return (senses,) if isinstance(senses, int) else senses

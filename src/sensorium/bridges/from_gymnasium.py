@@ -28,7 +28,7 @@ from sensorium.bridges.opening import open_env
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
-from sensorium.types import Senses
+from sensorium.types import Senses, senses_of, shape_of
 
 _NO_TIME_LIMIT = 10_000  # steps, where an environment sets none itself
 
@@ -64,8 +64,7 @@ class HostWorld(World):
         Raises:
             ConfigError: The perturbation cannot be applied to what the environment shows.
         """
-        arriving = self.perturbation.arriving(self.raw_senses)
-        return (arriving,) if isinstance(arriving, int) else arriving
+        return shape_of(self.perturbation.arriving(self.raw_senses))
 
     @property
     def sensor_names(self) -> tuple[str, ...]:
@@ -81,8 +80,7 @@ class HostWorld(World):
     @property
     def raw_senses(self) -> Senses:
         """What the environment shows before the perturbation: N, or the shape of pictures."""
-        shape = self.raw_observation_shape
-        return shape[0] if len(shape) == 1 else shape
+        return senses_of(self.raw_observation_shape)
 
     @property
     def num_actions(self) -> int:

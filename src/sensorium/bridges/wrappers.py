@@ -15,7 +15,7 @@ from gymnasium import spaces
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
-from sensorium.types import Senses
+from sensorium.types import senses_of
 
 
 class PerturbObservation(gymnasium.Wrapper):
@@ -42,7 +42,7 @@ class PerturbObservation(gymnasium.Wrapper):
                 f"PerturbObservation needs pictures of uint8; those of {env} are {space.dtype}."
             )
         self.perturbation = perturbation
-        self._shown: Senses = space.shape[0] if len(space.shape) == 1 else space.shape
+        self._shown = senses_of(space.shape)
         arriving = perturbation.arriving(self._shown)
         if isinstance(arriving, int):
             self.observation_space = spaces.Box(-np.inf, np.inf, (arriving,), np.float32)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sensorium.errors import ConfigError
-from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, Senses
+from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, Senses, senses_of
 
 StepResult = tuple[Sensed, PyTree, Scalar, Flag, Flag, dict[str, Any]]
 
@@ -38,8 +38,7 @@ class World(abc.ABC):
     @property
     def senses(self) -> Senses:
         """What `Policy.initial_carry` asks for: N, or the shape of pictures."""
-        shape = self.observation_shape
-        return shape[0] if len(shape) == 1 else shape
+        return senses_of(self.observation_shape)
 
     @property
     @abc.abstractmethod

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 
 from sensorium.envs.base import Environment
 from sensorium.perturbations.perturbation import Perturbation
-from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed
+from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, shape_of
 
 _SENSES = 1  # folded into the key of a reset, so that a perturbation does not change the start
 
@@ -36,8 +36,7 @@ class Perturbed(Environment):
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """After the perturbation."""
-        arriving = self.perturbation.arriving(self.world.senses)
-        return (arriving,) if isinstance(arriving, int) else arriving
+        return shape_of(self.perturbation.arriving(self.world.senses))
 
     @property
     def num_sensors(self) -> int:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
-from sensorium.types import Key, PyTree, Sensed, Senses
+from sensorium.types import Key, PyTree, Sensed, Senses, shape_of
 
 
 class Perturbation(abc.ABC):
@@ -173,8 +173,7 @@ def check_perturbation(perturbation: Perturbation, senses: Senses = 5) -> None:
         observation: Array = jnp.linspace(-1.0, 1.0, senses, dtype=jnp.float32)
     else:
         observation = jax.random.bits(jax.random.key(1), senses, jnp.uint8)
-    arriving = perturbation.arriving(senses)
-    expected = (arriving,) if isinstance(arriving, int) else arriving
+    expected = shape_of(perturbation.arriving(senses))
     structure = jax.eval_shape(lambda: state)
     for step in range(3):
         shown, state = perturbation.apply(jax.random.key(step), state, observation)
