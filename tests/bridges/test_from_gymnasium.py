@@ -37,7 +37,7 @@ def test_pictures_have_a_shape_but_no_sensors():
     assert world.observation_shape == (4, 5, 3)
     with pytest.raises(ConfigError, match=r"arrays of shape \(4, 5, 3\); an agent of scalar"):
         _ = world.num_sensors
-    with pytest.raises(ConfigError, match="'3 copies' perturbs flat observations only"):
+    with pytest.raises(ConfigError, match="'3 copies' happens to scalar sensors, not to pictures"):
         make_world(WORLDS.format("Pictures"), Duplicate(3))
 
 
