@@ -73,12 +73,13 @@ def test_a_careless_driver_earns_the_same_step_by_step(seed):
 
 @needs_gymnasium
 def test_pictures_agree():
-    shares = np.array(
-        [[step.agreeing for step in drive(seed, 100, pictures=True)] for seed in (1, 3)]
-    )
+    driven = [list(drive(seed, 100, pictures=True)) for seed in (1, 3)]
+    shares = np.array([[step.agreeing for step in steps] for steps in driven])
+    same = np.array([[step.same for step in steps] for steps in driven])
     assert shares[:, 50:].mean() > 0.975
     assert shares[:, 50:].min() > 0.965
     assert shares.min() > 0.92  # from far above, all is edges
+    assert same[:, 50:].mean() > 0.9  # grass and road have the very same colours
 
 
 def test_an_episode_in_one_program():

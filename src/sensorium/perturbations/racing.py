@@ -16,11 +16,9 @@ from sensorium.perturbations.backgrounds import frames_of, is_video
 from sensorium.perturbations.picture import PicturePerturbation, check_colour
 from sensorium.types import Key, Picture, Senses
 
-GRASS = ((102, 204, 102), (102, 230, 102))
-"""Red, green and blue of the ground beside the road."""
-_ROUNDING = (
-    3  # of 255: pygame scales pictures down in whole numbers, and grass comes out darker by 2
-)
+GRASS = ((100, 202, 100), (100, 228, 100))
+"""Red, green and blue of the ground beside the road, as frames of Gymnasium show it."""
+_ROUNDING = 3  # of 255: Gymnasium paints 102, 204 or 230; scaling makes them darker by 2
 _SIDE = 96  # pixels of the frame that places below are given in
 _BAR = 12  # rows of it that show speed and steering
 
@@ -133,9 +131,9 @@ class Colour(PicturePerturbation):
         del key
         picture = observation.astype(jnp.float32)
         red, green, blue = picture[..., 0], picture[..., 1], picture[..., 2]
-        # Tiles have shades from 100 to 107; all there is between them and the greens is a blend
-        ground = (jnp.abs(red - 103.5) < 5) & (jnp.abs(blue - 103.5) < 5) & (green > 98)
-        knots = jnp.array([107.0, 204.0, 230.0])
+        # Tiles have shades from 100 to 105; all there is between them and the greens is a blend
+        ground = (jnp.abs(red - 102.5) < 5) & (jnp.abs(blue - 102.5) < 5) & (green > 98)
+        knots = jnp.array([105.0, 202.0, 228.0])
         nothing = jnp.zeros(3)
         road, grass = state
         added = jnp.stack(

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from sensorium.perturbations import HideRows, ShufflePatches, compose
+from sensorium.perturbations import Colour, HideRows, ShufflePatches, compose
 from sensorium.policies import (
     AttentionAgentConfig,
     FeedForwardConfig,
@@ -43,6 +43,7 @@ STUDENT = Recipe(
     policy=AttentionAgentConfig(),
     trainer=_IMITATION,
     env="CarRacing",
+    perturbation=Colour(),
     training_reward=True,
     generations=150,
     checkpoint_every=1,
@@ -55,7 +56,7 @@ PI_STUDENT = dataclasses.replace(
     name="carracing-pi",
     summary="AttentionNeuron agent of shuffled pictures (7,212 parameters), taught likewise.",
     policy=VisionAttentionNeuronConfig(),
-    perturbation=compose(HideRows(), ShufflePatches()),
+    perturbation=compose(Colour(), HideRows(), ShufflePatches()),
 )
 
 RECIPES = (TEACHER, STUDENT, PI_STUDENT)

@@ -39,7 +39,7 @@ class ImitationConfig:
     window: int = 20
     """Steps that gradients flow back through; there is an update after each window."""
     learning_rate: float = 3e-3
-    """Of Adam, at the start; it falls to a twentieth along a cosine."""
+    """Of Adam, at the start; it falls to a hundredth along a cosine."""
     total_generations: int = 100
     """Over how many generations the learning rate falls."""
     teacher_generations: int = 20
@@ -120,7 +120,7 @@ class Imitation(Trainer):
         self._windows = world.max_steps // config.window
         self._weights = np.array(config.action_weights or [1.0] * world.num_actions, np.float32)
         rate = optax.cosine_decay_schedule(
-            config.learning_rate, config.total_generations * self._windows, alpha=0.05
+            config.learning_rate, config.total_generations * self._windows, alpha=0.01
         )
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(config.gradient_clip), optax.adam(rate)

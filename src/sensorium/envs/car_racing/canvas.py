@@ -5,7 +5,12 @@ frame, so one look-up gives an edge its share of either side; for the first seco
 comes down, there are coarser copies of it.
 
 A texel is a `uint16`: a byte of green, in which grass and road differ, and above it four bits of red and
-four of blue, enough for the curbs: 102 and 255, which all else is made of, are multiples of 17.
+four of blue, in steps of 17, which are enough for the curbs. All else is grass, of one red and blue, or road,
+which is grey.
+
+Colours are those of the frame, not of the window: pygame scales down in whole numbers and cuts off fractions,
+so each comes out darker by `LOSS`. An agent can learn to tell 102 from 104 and be lost where both are 100.
+One difference is left: a tile that has been driven over turns to the darkest of the three greys.
 """
 
 import functools
@@ -28,8 +33,12 @@ Canvas = UInt16[Array, "H W"]
 _SIZE = 2688  # texels of the finest level, each way: a little more than the playfield
 _PIXEL = 0.58  # m, about the width of a pixel of a frame once the camera is down
 _GRASS = PLAYFIELD / 20  # m, side of a patch
-_GREEN, _LIGHT_GREEN, _ROAD = 204.0, 230.0, 104.0  # their green
-_OTHER = 102.0  # red and blue of grass and road
+LOSS = 2
+"""What each colour loses on the way from the window to the frame, of 255."""
+_GREEN, _LIGHT_GREEN = 204.0 - LOSS, 230.0 - LOSS
+_ROADS = np.float32([102, 104.55, 107.1]) - LOSS  # one tile after the other
+_STEP, _GROUND = 17, 6  # of the codes of red and blue, and the code of grass and road
+_OTHER, _BRIGHT = 102.0 - LOSS, 255.0 - LOSS
 _REACH = 18.0  # m: no tile with its curb is wider or longer
 
 
@@ -85,7 +94,13 @@ def look_up(
 def colours(texels: UInt16[Array, "..."]) -> tuple[Array, Array, Array]:
     """Red, green and blue of texels, from 0 to 255."""
     texels = texels.astype(jnp.uint32)
-    return 17 * (texels >> 8 & 15), texels & 255, 17 * (texels >> 12)
+    green = texels & 255
+    ground = jnp.where(green <= int(_ROADS.max()), green, int(_OTHER))
+
+    def seen(code: Array) -> Array:
+        return jnp.where(code == _GROUND, ground, jnp.maximum(_STEP * code, LOSS) - LOSS)
+
+    return seen(texels >> 8 & 15), green, seen(texels >> 12)
 
 
 def level_of(pixel: Float[Array, ""]) -> Int[Array, ""]:
@@ -129,6 +144,8 @@ class _Outline(NamedTuple):
     """To the right of its right edge."""
     curb: Bool[Array, "..."]
     white: Bool[Array, "..."]
+    road: Float[Array, "..."]
+    """Its grey."""
 
 
 def _outlines(track: Track) -> _Outline:
@@ -157,6 +174,7 @@ def _outlines(track: Track) -> _Outline:
         curb_right=right_of(jnp.maximum(edge, rim)),
         curb=track.curb != 0,
         white=jnp.arange(side.shape[0]) % 2 == 0,
+        road=jnp.asarray(_ROADS)[jnp.arange(side.shape[0]) % 3],
     )
 
 
@@ -199,10 +217,10 @@ def _paint_tile(canvas: Canvas, level: int, first: Int[Array, "2"], outline: _Ou
     )
     rest = 1 - road - curb
     red, green, blue = (value.astype(jnp.float32) for value in colours(old))
-    stripe = jnp.where(outline.white, 255.0, 0.0)
+    stripe = jnp.where(outline.white, _BRIGHT, 0.0)
     new = _texel(
-        rest * red + road * _OTHER + curb * 255.0,
-        rest * green + road * _ROAD + curb * stripe,
+        rest * red + road * _OTHER + curb * _BRIGHT,
+        rest * green + road * outline.road + curb * stripe,
         rest * blue + road * _OTHER + curb * stripe,
     )
     new = jnp.where((road + curb > 0) & (old > 0), new, old)
@@ -210,7 +228,6 @@ def _paint_tile(canvas: Canvas, level: int, first: Int[Array, "2"], outline: _Ou
 
 
 def _texel(red: Array | float, green: Array, blue: Array | float) -> UInt16[Array, "..."]:
-    parts = [
-        jnp.round(jnp.asarray(value)).astype(jnp.uint16) for value in (red / 17, green, blue / 17)
-    ]
+    codes = (red + LOSS) / _STEP, green, (blue + LOSS) / _STEP
+    parts = [jnp.round(jnp.asarray(code)).astype(jnp.uint16) for code in codes]
     return parts[0] << 8 | parts[1] | parts[2] << 12

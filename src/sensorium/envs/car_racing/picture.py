@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, UInt8, UInt32
 
-from sensorium.envs.car_racing.canvas import Canvas, colours, level_of, look_up
+from sensorium.envs.car_racing.canvas import LOSS, Canvas, colours, level_of, look_up
 from sensorium.envs.car_racing.dynamics import SIZE, WHEEL_HALF, WHEEL_PLACES, Car
 from sensorium.envs.car_racing.track import SCALE
 
@@ -43,7 +43,7 @@ _HULL = (
     ((25, 20), (50, -10), (50, -40), (20, -90), (-20, -90), (-50, -40), (-50, -10), (-25, 20)),
     ((-50, -120), (50, -120), (50, -90), (-50, -90)),
 )
-_RED, _WHITE = 204, 77
+_RED, _WHITE, _BRIGHT = 204 - LOSS, 77 - LOSS, 255 - LOSS
 _TEXT_ROWS, _TEXT_COLUMNS = slice(87, 93), slice(0, 12)
 _SPEED_COLUMNS, _SIDEWAYS_ROWS = slice(12, 27), slice(86, 92)
 _STEER_COLUMNS, _TURN_COLUMNS = slice(34, 62), slice(62, 96)
@@ -152,7 +152,7 @@ def _bar(car: Car, total: Array) -> list[tuple[UInt32[Array, "rows columns"], tu
         return high[:, None] * wide[None, :]
 
     def shade(*colours: Array) -> Array:
-        return _pack(*(255 * jnp.clip(colour, 0, 1) + 0.5 for colour in colours))
+        return _pack(*(_BRIGHT * jnp.clip(colour, 0, 1) + 0.5 for colour in colours))
 
     top = PIXELS - BAR_ROWS
     text = _text(total)
