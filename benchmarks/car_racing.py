@@ -1,10 +1,11 @@
-"""How fast CarRacing is: our world and Gymnasium's, and an AttentionAgent in ours.
+"""How fast CarRacing is: our world and Gymnasium's, and the agents that see.
 
     python benchmarks/car_racing.py
 
 In turns, on all cores: our world alone, 8 cars on each of 8 tracks, a frame for each step; the same with an
-AttentionAgent at the wheel; and Gymnasium's CarRacing-v3, a process on each core. Actions are random in both.
-What a track costs, which a population shares, is measured by itself; compiling is not counted.
+AttentionAgent at the wheel; the agents without a world; and Gymnasium's CarRacing-v3, a process on each core.
+Actions are random where no agent acts. What a track costs, which a population shares, is measured by itself;
+compiling is not counted.
 """
 
 import multiprocessing
@@ -58,13 +59,14 @@ def _theirs(steps, cores) -> float:
 
 
 def _ours(tracks, cars, steps, agent):
-    """A function that drives and returns the seconds it took; seconds that a track takes to make."""
+    """A function that drives and returns steps a second; seconds that a track takes to make."""
     import equinox as eqx
     import jax
     import jax.numpy as jnp
 
     from sensorium.envs import CarRacing
     from sensorium.policies import AttentionAgentConfig
+    from sensorium.rollout.sharding import over_devices
 
     world = CarRacing()
     params = world.default_params
@@ -80,7 +82,7 @@ def _ours(tracks, cars, steps, agent):
         jax.random.split(jax.random.key(0), cars)
     )
 
-    def drive(actions):
+    def drive(each, frames, states):
         """As in the engines: a population on the same tracks."""
 
         def car(policy, actions, frame, state):
@@ -96,11 +98,12 @@ def _ours(tracks, cars, steps, agent):
             return last[0], last[1].car, rewards
 
         on_tracks = jax.vmap(car, in_axes=(None, 0, 0, 0))
-        return eqx.filter_vmap(on_tracks, in_axes=(eqx.if_array(0), 0, None, None))(
-            drivers, actions, frames, states
-        )
+        return jax.vmap(on_tracks, in_axes=(0, 0, None, None))(*each, frames, states)
 
-    compiled = jax.jit(drive)
+    @jax.jit
+    def compiled(actions):
+        return over_devices(drive, (drivers, actions), cars, frames, states)
+
     actions = 0.3 * jax.random.normal(jax.random.key(1), (cars, tracks, steps, 3))
     actions = jnp.clip(actions + jnp.array([0.0, -0.6, -1.0]), -1, 1)
     jax.block_until_ready(compiled(actions))
@@ -113,18 +116,61 @@ def _ours(tracks, cars, steps, agent):
     return run, track_seconds
 
 
+def _agent(config, lanes, steps):
+    """A function in which agents look at frames, each at its own, and that returns frames a second."""
+    import jax
+    import jax.numpy as jnp
+
+    from sensorium.rollout.sharding import over_devices
+
+    senses = (96, 96, 3)
+    agents = jax.vmap(lambda key: config.build(senses, 3, key))(
+        jax.random.split(jax.random.key(0), lanes)
+    )
+    frames = jax.random.bits(jax.random.key(1), (lanes, *senses), jnp.uint8)
+
+    def look(agent, frame):
+        def step(carry, number):
+            # Another frame each time, or XLA would look once
+            action, carry, _ = agent.step(frame + number, carry)
+            return carry, action
+
+        return jax.lax.scan(step, agent.initial_carry(senses), jnp.arange(steps, dtype=jnp.uint8))
+
+    @jax.jit
+    def compiled():
+        return over_devices(lambda each: jax.vmap(look)(*each), (agents, frames), lanes)
+
+    jax.block_until_ready(compiled())
+
+    def run() -> float:
+        started = time.perf_counter()
+        jax.block_until_ready(compiled())
+        return lanes * steps / (time.perf_counter() - started)
+
+    return run
+
+
 def main(json_file: Path = Path("car_racing.json"), rounds: int = 5) -> None:
     """Measure, print a table and write JSON."""
+    from sensorium.policies import AttentionAgentConfig, VisionAttentionNeuronConfig
+    from sensorium.rollout import use_all_cores
     from sensorium.serialisation import write_json
 
     cores = os.cpu_count() or 1
+    use_all_cores()
     world, track_seconds = _ours(8, 8, 1000, agent=False)
-    driven, _ = _ours(8, 8, 200, agent=True)
-    speeds = {"our world alone": [], "with an AttentionAgent": [], "Gymnasium's world alone": []}
+    measured = {
+        "our world alone": world,
+        "with an AttentionAgent": _ours(8, 8, 200, agent=True)[0],
+        "AttentionAgent alone": _agent(AttentionAgentConfig(), 16 * cores, 100),
+        "AttentionNeuron agent alone": _agent(VisionAttentionNeuronConfig(), 16 * cores, 20),
+        "Gymnasium's world alone": lambda: _theirs(200, cores),
+    }
+    speeds = {name: [] for name in measured}
     for _ in range(rounds):
-        speeds["our world alone"].append(world())
-        speeds["with an AttentionAgent"].append(driven())
-        speeds["Gymnasium's world alone"].append(_theirs(200, cores))
+        for name, run in measured.items():
+            speeds[name].append(run())
     machine = f"{platform.machine()}, {cores} cores"
     write_json(json_file, {"machine": machine, "track_seconds": track_seconds, "speeds": speeds})
     table = Table(title=f"CarRacing, {machine}, {rounds} rounds")
