@@ -17,6 +17,7 @@ from sensorium.perturbations import (
     Bars,
     Blob,
     Colour,
+    FakeLane,
     HideRows,
     NoiseBackground,
     Occlude,
@@ -41,6 +42,7 @@ ALL = [
     Colour(each_channel=True),
     Bars(),
     Blob(),
+    FakeLane(),
     compose(HideRows(), Background("mosaic"), Occlude(), ShufflePatches(8)),
 ]
 GRASS, LIGHT_GRASS = (100, 202, 100), (100, 228, 100)
@@ -279,3 +281,25 @@ def test_unknown_names_get_the_nearest():
         Background("hill").arriving(SHAPE)
     with pytest.raises(UnknownNameError, match="blob"):
         perturb(SHAPE, modify="blobb")
+
+
+@pytest.mark.parametrize("offset", [32, -32])
+def test_a_second_lane_lies_beside_the_road(frame, offset):
+    def is_road(picture):
+        return (np.abs(picture[:84].astype(int) - 102.5) < 4).all(-1)
+
+    (shown,) = show(FakeLane(float(offset)), frame)
+    road = is_road(frame)
+    beside = np.zeros_like(road)
+    columns = np.arange(96)[max(0, offset) : 96 + min(0, offset)]
+    beside[:, columns] = road[:, columns - offset]
+    grass = is_grass(frame)[:84]
+    assert (beside & grass).sum() > 300
+    assert is_road(shown)[beside & grass].all()
+    assert (
+        shown[:84][road] == frame[:84][road]
+    ).mean() > 0.98  # shades of tiles may change, no more
+    grass_beside = np.zeros_like(grass)
+    grass_beside[:, columns] = grass[:, columns - offset]
+    assert (shown[:84][grass_beside] == frame[:84][grass_beside]).all()
+    assert (shown[84:] == frame[84:]).all()

@@ -17,6 +17,7 @@
 | `NoiseBackground()` | noise there |
 | `Colour(amount)` | road and grass in other shades |
 | `Bars()`, `Blob()` | black bars at the sides, a red square |
+| `FakeLane(offset)` | a second road beside the first |
 
 `compose(a, b, ...)` makes one of several.
 """
@@ -39,6 +40,7 @@ from sensorium.perturbations.racing import Background as Background
 from sensorium.perturbations.racing import Bars as Bars
 from sensorium.perturbations.racing import Blob as Blob
 from sensorium.perturbations.racing import Colour as Colour
+from sensorium.perturbations.racing import FakeLane as FakeLane
 from sensorium.perturbations.racing import HideRows as HideRows
 from sensorium.perturbations.racing import NoiseBackground as NoiseBackground
 from sensorium.perturbations.wanted import MODIFICATIONS as MODIFICATIONS

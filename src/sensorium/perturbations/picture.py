@@ -1,7 +1,7 @@
 """What all perturbations of pictures have in common."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 from jaxtyping import Array, Int
 
@@ -13,6 +13,9 @@ from sensorium.types import Key, PyTree, Senses
 class PicturePerturbation(Perturbation):
     """Happens to pictures (height, width, channels), bytes or floats from 0 to 255; keeps their shape."""
 
+    needs_colour: ClassVar[bool] = False
+    """Whether pictures must have red, green and blue."""
+
     def check(self, height: int, width: int, channels: int) -> None:
         """ConfigError if pictures of that shape cannot be worked on."""
 
@@ -23,8 +26,12 @@ class PicturePerturbation(Perturbation):
             raise ConfigError(
                 f"{str(self)!r} happens to pictures of height x width x channels, not to {what}."
             )
-        self.check(*senses)
         height, width, channels = senses
+        if self.needs_colour and channels != 3:
+            raise ConfigError(
+                f"{str(self)!r} happens to pictures of red, green and blue, not of {channels} channel(s)."
+            )
+        self.check(height, width, channels)
         return height, width, channels
 
     def arriving(self, senses: Senses) -> Senses:
@@ -45,12 +52,4 @@ class PicturePerturbation(Perturbation):
         """Pictures have no channels to follow: ConfigError."""
         raise ConfigError(
             f"{str(self)!r} happens to pictures, which have no scalar sensors to name."
-        )
-
-
-def check_colour(perturbation: Perturbation, channels: int) -> None:
-    """ConfigError if pictures do not have red, green and blue."""
-    if channels != 3:
-        raise ConfigError(
-            f"{str(perturbation)!r} happens to pictures of red, green and blue, not of {channels} channel(s)."
         )

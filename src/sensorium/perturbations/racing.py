@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations.backgrounds import frames_of, is_video
-from sensorium.perturbations.picture import PicturePerturbation, check_colour
+from sensorium.perturbations.picture import PicturePerturbation
 from sensorium.types import Key, Picture, Senses
 
 GRASS = ((100, 202, 100), (100, 228, 100))
@@ -57,10 +57,11 @@ class Background(PicturePerturbation):
     """
 
     source: str
+    needs_colour = True
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if pictures are not in colour, or `source` cannot be read."""
-        check_colour(self, channels)
+        """ConfigError if `source` cannot be read."""
+        del channels
         frames_of(self.source, height, width)
 
     def init(self, key: Key, senses: Senses) -> Int[Array, ""]:
@@ -87,10 +88,7 @@ class Background(PicturePerturbation):
 class NoiseBackground(PicturePerturbation):
     """Uniform noise where the grass was, new in each pixel at every step (AttentionAgent section 4.3)."""
 
-    def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if pictures are not in colour."""
-        del height, width
-        check_colour(self, channels)
+    needs_colour = True
 
     def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
         """Replace the grass."""
@@ -111,11 +109,7 @@ class Colour(PicturePerturbation):
 
     amount: float = 0.2
     each_channel: bool = False
-
-    def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if pictures are not in colour."""
-        del height, width
-        check_colour(self, channels)
+    needs_colour = True
 
     def init(self, key: Key, senses: Senses) -> Float[Array, "2 3"]:
         """What is added to road and grass, of 255."""
@@ -130,9 +124,7 @@ class Colour(PicturePerturbation):
         """Add it, in parts where a pixel is partly road and partly grass."""
         del key
         picture = observation.astype(jnp.float32)
-        red, green, blue = picture[..., 0], picture[..., 1], picture[..., 2]
-        # Tiles have shades from 100 to 105; all there is between them and the greens is a blend
-        ground = (jnp.abs(red - 102.5) < 5) & (jnp.abs(blue - 102.5) < 5) & (green > 98)
+        green = picture[..., 1]
         knots = jnp.array([105.0, 202.0, 228.0])
         nothing = jnp.zeros(3)
         road, grass = state
@@ -143,9 +135,8 @@ class Colour(PicturePerturbation):
             ],
             -1,
         )
-        ground &= _above_bar(picture.shape[0])[:, None]
         shifted = jnp.clip(jnp.round(picture + added), 0, 255)
-        return jnp.where(ground[..., None], shifted, picture).astype(observation.dtype), state
+        return jnp.where(_on_ground(picture), shifted, picture).astype(observation.dtype), state
 
     def __str__(self) -> str:
         return "colour of each channel" if self.each_channel else "colour"
@@ -179,11 +170,7 @@ class Blob(PicturePerturbation):
     left: float = 80.7
     height: float = 15.5
     width: float = 12.4
-
-    def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if pictures are not in colour."""
-        del height, width
-        check_colour(self, channels)
+    needs_colour = True
 
     def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
         """Paint it."""
@@ -203,6 +190,42 @@ class Blob(PicturePerturbation):
         return "blob"
 
 
+@dataclasses.dataclass(frozen=True)
+class FakeLane(PicturePerturbation):
+    """A second road beside the first, of the same shape, which leads nowhere and earns nothing.
+
+    Where there is ground, the darker is seen of what is there and what is `offset` pixels to the left of it,
+    unless that is grass.
+    """
+
+    offset: float = 32.0
+    """Pixels to the right; negative for a lane on the left."""
+    needs_colour = True
+
+    def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
+        """Paint it."""
+        del key
+        height, width, _ = observation.shape
+        scale = width / _SIDE
+        rows, columns = (np.arange(count) + 0.5 for count in (height, width))
+        near = (abs(rows - 72 * scale) < 7 * scale)[:, None] & (
+            abs(columns - 48 * scale) < 5 * scale
+        )
+        ground = _on_ground(observation)
+        # Of the car, which is always there, no copy is wanted
+        car, left_of_it = near[..., None] & ~ground, round(42 * scale)
+        empty = jnp.where(car, observation[:, left_of_it : left_of_it + 1], observation)
+        source = np.arange(width) - round(self.offset * scale)
+        inside = ((source >= 0) & (source < width))[:, None]
+        beside = empty[:, np.clip(source, 0, width - 1)]
+        road = _on_ground(beside) & (beside[..., 1:2] < GRASS[0][1] - _ROUNDING)
+        painted = road & inside & ground
+        return jnp.where(painted, jnp.minimum(observation, beside), observation), state
+
+    def __str__(self) -> str:
+        return "fake lane"
+
+
 def _above_bar(height: int) -> Bool[np.ndarray, " height"]:
     """Which rows show the world."""
     return np.arange(height) < height * (_SIDE - _BAR) / _SIDE
@@ -211,6 +234,14 @@ def _above_bar(height: int) -> Bool[np.ndarray, " height"]:
 def _on_grass(picture: Picture) -> Bool[Array, "height width 1"]:
     apart = jnp.abs(picture[..., None, :].astype(jnp.float32) - jnp.array(GRASS, jnp.float32))
     return jnp.any(jnp.all(apart <= _ROUNDING, -1), -1, keepdims=True)
+
+
+def _on_ground(picture: Picture) -> Bool[Array, "height width 1"]:
+    """Road, grass, and blends of both."""
+    red, green, blue = jnp.moveaxis(picture.astype(jnp.float32), -1, 0)
+    # The road has greys from 100 to 105; all there is between them and the greens is a blend
+    ground = (jnp.abs(red - 102.5) < 5) & (jnp.abs(blue - 102.5) < 5) & (green > 98)
+    return (ground & _above_bar(picture.shape[0])[:, None])[..., None]
 
 
 def _cover(picture: Picture, share: np.ndarray, colour: tuple[int, ...]) -> Picture:

@@ -5,7 +5,7 @@ from sensorium.perturbations.channels import Drop, Duplicate, NoiseChannels
 from sensorium.perturbations.order import Reshuffle, Shuffle
 from sensorium.perturbations.patches import Occlude, ShufflePatches
 from sensorium.perturbations.perturbation import Perturbation, compose
-from sensorium.perturbations.racing import Background, Bars, Blob, Colour, NoiseBackground
+from sensorium.perturbations.racing import Background, Bars, Blob, Colour, FakeLane, NoiseBackground
 from sensorium.types import Senses
 
 MODIFICATIONS: dict[str, Perturbation] = {
@@ -14,8 +14,9 @@ MODIFICATIONS: dict[str, Perturbation] = {
     "colour3": Colour(each_channel=True),
     "bars": Bars(),
     "blob": Blob(),
+    "lane": FakeLane(),
 }
-"""What AttentionAgent's authors did to CarRacing, by name."""
+"""What AttentionAgent's authors did to CarRacing, and a lane beside the road, by name."""
 
 
 def perturb(

@@ -36,7 +36,7 @@ _GRASS = PLAYFIELD / 20  # m, side of a patch
 LOSS = 2
 """What each colour loses on the way from the window to the frame, of 255."""
 _GREEN, _LIGHT_GREEN = 204.0 - LOSS, 230.0 - LOSS
-_ROADS = np.float32([102, 104.55, 107.1]) - LOSS  # one tile after the other
+_ROADS = np.array([102, 104.55, 107.1], np.float32) - LOSS  # one tile after the other
 _STEP, _GROUND = 17, 6  # of the codes of red and blue, and the code of grass and road
 _OTHER, _BRIGHT = 102.0 - LOSS, 255.0 - LOSS
 _REACH = 18.0  # m: no tile with its curb is wider or longer
