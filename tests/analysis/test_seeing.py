@@ -38,13 +38,13 @@ def test_every_pixel_is_followed_to_where_it_was(episode):
 
 
 def test_importance_is_that_of_the_patches(policy, episode):
-    corners, size = seeing.patches_of(policy, 96, 96)
+    corners, size = policy.patches(96, 96)
     assert (len(corners), size) == (256, 6)
     assert episode.importance.shape == (8, 256)
     # Each of 16 queries gives 1 in all
     np.testing.assert_allclose(episode.importance.sum(1), 16, rtol=1e-4)
     with pytest.raises(ConfigError, match="does not look at patches"):
-        seeing.patches_of(FeedForwardConfig().build(5, 1, jax.random.key(0)), 96, 96)
+        FeedForwardConfig().build(5, 1, jax.random.key(0)).patches(96, 96)
 
 
 def test_video_and_figure_are_written(policy, episode, tmp_path):

@@ -1,12 +1,14 @@
 """The AttentionNeuron agent of pictures: its size, its invariance, what it refuses."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sensorium.errors import ConfigError
-from sensorium.policies import VisionAttentionNeuronConfig, num_parameters
+from sensorium.policies import KeyMap, VisionAttentionNeuronConfig, num_parameters
 
 SMALL = VisionAttentionNeuronConfig(num_queries=36, patch_size=4)
 
@@ -42,6 +44,25 @@ def test_the_order_of_patches_does_not_matter(seed):
     assert not np.allclose(later, code, atol=1e-2)
 
 
+@pytest.mark.parametrize("key_map", list(KeyMap))
+def test_nonlinear_keys_are_a_switch(key_map):
+    policy, seen = agent(dataclasses.replace(SMALL, key_map=key_map)), pictures(4)
+    more = {KeyMap.LINEAR: 0, KeyMap.NLA_INVARIANT: 36 + 1, KeyMap.NLA_PUBLISHED: (36 + 1) * 48}
+    assert num_parameters(policy) == num_parameters(agent()) + more[key_map]
+    # The right half first
+    turned = np.roll(np.asarray(seen), 16, 2)
+    same = np.allclose(codes(policy, seen), codes(policy, jnp.asarray(turned)), atol=1e-4)
+    assert same == (key_map != KeyMap.NLA_PUBLISHED)
+    if key_map != KeyMap.LINEAR:
+        assert not np.allclose(codes(policy, seen), codes(agent(), seen), atol=1e-2)
+
+
+def test_published_nonlinear_keys_know_how_many_patches_there_are():
+    policy = agent(dataclasses.replace(SMALL, key_map=KeyMap.NLA_PUBLISHED))
+    with pytest.raises(ConfigError, match="built for 48 patches, not for 36"):
+        policy.initial_carry((24, 24, 3))
+
+
 def test_the_first_frame_fills_its_memory_and_later_ones_push_it_out():
     policy, seen = agent(), pictures(5, (24, 32, 1))
     carry = policy.initial_carry((24, 32, 1))
@@ -60,7 +81,7 @@ def test_the_first_frame_fills_its_memory_and_later_ones_push_it_out():
         ((25, 32, 3), SMALL, "25 x 32 pixels does not divide into patches of 4"),
         ((24, 32, 3), VisionAttentionNeuronConfig(num_queries=30), "square number .* 25 is one"),
         ((24, 32, 3), VisionAttentionNeuronConfig(num_queries=4), "at least 10, got 4; 16 is one"),
-        ((24, 32, 3), VisionAttentionNeuronConfig(num_frames=1), "two frames"),
+        ((24, 32, 3), VisionAttentionNeuronConfig(patch_size=4, num_frames=1), "two frames"),
     ],
 )
 def test_what_does_not_fit_is_refused(senses, config, sentence):

@@ -18,9 +18,8 @@ from PIL import Image, ImageDraw, ImageFont
 from sensorium.analysis import style
 from sensorium.analysis.video import write_frames
 from sensorium.envs import Environment
-from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
-from sensorium.policies import AttentionAgent, Policy, VisionPolicy
+from sensorium.policies import Policy
 from sensorium.types import Key
 
 _ZOOM = 4  # pixels of the video for each of a frame
@@ -92,19 +91,6 @@ def watch(
     return jax.lax.scan(step, start, jnp.arange(steps))[1]
 
 
-def patches_of(policy: Policy, height: int, width: int) -> tuple[np.ndarray, int]:
-    """Corner (row, column) of each patch that an agent looks at, and their size in pixels."""
-    if isinstance(policy, AttentionAgent):
-        size = policy.look.patch_size
-        return np.asarray(policy.look.centres(height, width)) - size // 2, size
-    if isinstance(policy, VisionPolicy):
-        size = policy.layer.patch_size
-        rows, columns = policy.layer.grid(height, width)
-        corners = np.stack(np.divmod(np.arange(rows * columns), columns), -1) * size
-        return corners, size
-    raise ConfigError(f"{type(policy).__name__} does not look at patches of pictures.")
-
-
 def video(path: Path, policy: Policy, episode: SeenEpisode, title: str) -> int:
     """Write the episode as an mp4, in real time of CarRacing; how many frames were written.
 
@@ -113,7 +99,7 @@ def video(path: Path, policy: Policy, episode: SeenEpisode, title: str) -> int:
     """
     episode = jax.tree.map(np.asarray, episode)
     count = max(int(episode.alive.sum()), 1)
-    corners, size = patches_of(policy, *episode.world.shape[1:3])
+    corners, size = policy.patches(*episode.world.shape[1:3])
     totals = np.cumsum(episode.reward)
 
     def draw(step: int) -> np.ndarray:
@@ -178,7 +164,7 @@ def importance_figure(path: Path, policy: Policy, episode: SeenEpisode, title: s
     """
     episode = jax.tree.map(np.asarray, episode)
     alive = episode.alive
-    corners, size = patches_of(policy, *episode.world.shape[1:3])
+    corners, size = policy.patches(*episode.world.shape[1:3])
     importance, arrived = episode.importance[alive], episode.arrived[alive]
     levels = np.log10(importance / importance.mean() + 1e-3)
     edges = np.linspace(levels.min(), levels.max() + 1e-6, 13)

@@ -11,6 +11,7 @@ from sensorium.layers.blockwise import sum_over_blocks as sum_over_blocks
 from sensorium.layers.linear import Linear as Linear
 from sensorium.layers.lstm import LSTM as LSTM
 from sensorium.layers.nonlinear_keys import InvariantNonlinearKeys as InvariantNonlinearKeys
+from sensorium.layers.nonlinear_keys import KeyMap as KeyMap
 from sensorium.layers.nonlinear_keys import NonlinearKeys as NonlinearKeys
 from sensorium.layers.nonlinear_keys import PublishedNonlinearKeys as PublishedNonlinearKeys
 from sensorium.layers.nonlinear_keys import nonlinear_map as nonlinear_map

@@ -12,6 +12,7 @@ one learned linear map (NLA eq. 7). The forms differ in that map:
 """
 
 import abc
+import enum
 
 import equinox as eqx
 import jax
@@ -89,3 +90,24 @@ class InvariantNonlinearKeys(NonlinearKeys):
     ) -> Float[Array, "D N"]:
         """Map the keys of any number of sensors."""
         return nonlinear_map(keys, (queries @ self.weight + self.bias)[:, None])
+
+
+class KeyMap(enum.StrEnum):
+    """How the keys of AttentionNeuron are mapped."""
+
+    LINEAR = "linear"
+    """The plain layer."""
+    NLA_PUBLISHED = "nla-published"
+    """Nonlinear attention as published: fixed number and order of sensors."""
+    NLA_INVARIANT = "nla-invariant"
+    """Nonlinear attention with one summary for all sensors: any number, any order."""
+
+    def draw(self, num_queries: int, num_sensors: int, key: Key) -> NonlinearKeys | None:
+        """A map with random weights, or None for the plain layer."""
+        match self:
+            case KeyMap.NLA_PUBLISHED:
+                return PublishedNonlinearKeys(num_queries, num_sensors, key=key)
+            case KeyMap.NLA_INVARIANT:
+                return InvariantNonlinearKeys(num_queries, key=key)
+            case KeyMap.LINEAR:
+                return None

@@ -7,6 +7,9 @@ A patch asks for attention by what moved in it, and gives what it looks like:
 
 The code is a sum over patches, so it depends neither on their order nor on their number. As in the authors'
 agents, layer norms have no weights of their own, and keys list pixels before frames, values frames first.
+
+Keys can go through the nonlinear map of NLA (`nonlinear_keys.py`); as published, it ties the layer to a
+number and an order of patches.
 """
 
 import equinox as eqx
@@ -16,6 +19,7 @@ from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError
 from sensorium.layers.linear import Linear
+from sensorium.layers.nonlinear_keys import NonlinearKeys
 from sensorium.layers.positional import positional_table
 from sensorium.types import Action, Key
 
@@ -26,6 +30,7 @@ class VisionAttentionNeuron(eqx.Module):
     query: Linear
     key: Linear
     value: Linear
+    nonlinear_keys: NonlinearKeys | None
     num_queries: int = eqx.field(static=True)
     patch_size: int = eqx.field(static=True)
     num_frames: int = eqx.field(static=True)
@@ -39,6 +44,7 @@ class VisionAttentionNeuron(eqx.Module):
         num_frames: int,
         message_size: int,
         position_size: int,
+        nonlinear_keys: NonlinearKeys | None = None,
         key: Key,
     ):
         """Draw a layer with random weights.
@@ -50,6 +56,7 @@ class VisionAttentionNeuron(eqx.Module):
             num_frames: F, how many frames a patch remembers.
             message_size: D, width of queries, keys and values.
             position_size: Width of the positional table.
+            nonlinear_keys: A nonlinear map of the keys (NLA), or None for the plain layer.
             key: Random key.
 
         Raises:
@@ -62,16 +69,8 @@ class VisionAttentionNeuron(eqx.Module):
         self.query = Linear(position_size, message_size, key=key_query)
         self.key = Linear(pixels * (num_frames - 1) + num_actions, message_size, key=key_key)
         self.value = Linear(pixels * num_frames, message_size, key=key_value)
+        self.nonlinear_keys = nonlinear_keys
         self.num_queries, self.patch_size, self.num_frames = num_queries, patch_size, num_frames
-
-    def grid(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of patches; ConfigError if patches do not divide the picture."""
-        size = self.patch_size
-        if height % size or width % size or not min(height, width):
-            raise ConfigError(
-                f"A picture of {height} x {width} pixels does not divide into patches of {size}."
-            )
-        return height // size, width // size
 
     def __call__(
         self, frames: Float[Array, "F H W"], previous_action: Action
@@ -82,18 +81,32 @@ class VisionAttentionNeuron(eqx.Module):
             frames: Grey, from 0 to 1, the newest last.
             previous_action: What the agent did last.
         """
-        rows, columns = self.grid(*frames.shape[1:])
-        size, count = self.patch_size, rows * columns
+        size = self.patch_size
+        rows, columns = grid(frames.shape[1], frames.shape[2], size)
+        count = rows * columns
         patches = frames.reshape(self.num_frames, rows, size, columns, size)
         patches = patches.transpose(1, 3, 0, 2, 4).reshape(count, self.num_frames, size**2)
         moved = jnp.diff(patches, axis=1).transpose(0, 2, 1).reshape(count, -1)
         heard = jnp.broadcast_to(previous_action, (count, previous_action.shape[0]))
         keys = self.key(jnp.concatenate([moved, heard], 1))
+        queries = self.query(
+            jnp.asarray(positional_table(self.num_queries, self.query.weight.shape[1]))
+        )
+        if self.nonlinear_keys is not None:
+            keys = self.nonlinear_keys(queries.T, keys.T).T
         values = self.value(layer_norm(patches).reshape(count, -1))
-        table = positional_table(self.num_queries, self.query.weight.shape[1])
-        scores = self.query(jnp.asarray(table)) @ keys.T / keys.shape[1] ** 0.5
+        scores = queries @ keys.T / keys.shape[1] ** 0.5
         attention = jax.nn.softmax(scores, -1)
         return layer_norm(jax.nn.relu(attention @ values)), attention
+
+
+def grid(height: int, width: int, patch_size: int) -> tuple[int, int]:
+    """Rows and columns of patches; ConfigError if patches do not divide the picture."""
+    if height % patch_size or width % patch_size or not min(height, width):
+        raise ConfigError(
+            f"A picture of {height} x {width} pixels does not divide into patches of {patch_size}."
+        )
+    return height // patch_size, width // patch_size
 
 
 def layer_norm(values: Float[Array, "*rows D"]) -> Float[Array, "*rows D"]:

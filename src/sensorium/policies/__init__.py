@@ -9,6 +9,7 @@
 | feed-forward | fixed places | small tanh network on the readings |
 """
 
+from sensorium.layers import KeyMap as KeyMap
 from sensorium.policies.attention_agent import AttentionAgent as AttentionAgent
 from sensorium.policies.attention_agent import AttentionAgentConfig as AttentionAgentConfig
 from sensorium.policies.controller import Controller as Controller
@@ -23,7 +24,6 @@ from sensorium.policies.policy import as_population as as_population
 from sensorium.policies.policy import check_policy as check_policy
 from sensorium.policies.sensory import AttentionNeuronConfig as AttentionNeuronConfig
 from sensorium.policies.sensory import DeepSetsConfig as DeepSetsConfig
-from sensorium.policies.sensory import KeyMap as KeyMap
 from sensorium.policies.sensory import SensoryCarry as SensoryCarry
 from sensorium.policies.sensory import SensoryPolicy as SensoryPolicy
 from sensorium.policies.sensory import SetTransformerConfig as SetTransformerConfig

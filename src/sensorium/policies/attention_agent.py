@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sensorium.errors import ConfigError
 from sensorium.layers import LSTM, Linear, PatchVotes
@@ -61,6 +62,11 @@ class AttentionAgent(Policy):
     def channels(self) -> int:
         """Of the pictures that it sees."""
         return self.look.query.weight.shape[1] // self.look.patch_size**2
+
+    def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
+        """Those that vote."""
+        size = self.look.patch_size
+        return np.asarray(self.look.centres(height, width)) - size // 2, size
 
     def step(self, observation: Picture, carry: Memory) -> tuple[Action, Memory, Trace]:
         """Look, remember, act."""

@@ -77,6 +77,16 @@ class Policy(eqx.Module):
         """
         return 0
 
+    def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
+        """Corner (row, column) of each patch of a picture that it looks at, and their size in pixels.
+
+        Raises:
+            ConfigError: The agent does not look at patches of pictures; the default.
+        """
+        raise ConfigError(
+            f"{type(self).__name__} does not look at patches of a picture of {height} x {width}."
+        )
+
     def reordered(self, carry: PyTree, order: Order) -> PyTree:
         """The carry after its sensors moved: place `i` now holds what `order[i]` held.
 

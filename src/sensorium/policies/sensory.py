@@ -5,7 +5,6 @@ and Set Transformer baselines are this with theirs.
 """
 
 import dataclasses
-import enum
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,8 +15,7 @@ from jaxtyping import Array, Float
 from sensorium.layers import (
     AttentionNeuron,
     DeepSets,
-    InvariantNonlinearKeys,
-    NonlinearKeys,
+    KeyMap,
     PublishedNonlinearKeys,
     SensorMemory,
     SetTransformer,
@@ -85,17 +83,6 @@ class SensoryPolicy(Policy):
         return dataclasses.replace(self, code_scale=self.code_scale * factor)
 
 
-class KeyMap(enum.StrEnum):
-    """How the keys of AttentionNeuron are mapped."""
-
-    LINEAR = "linear"
-    """The plain layer."""
-    NLA_PUBLISHED = "nla-published"
-    """Nonlinear attention as published: fixed number and order of sensors."""
-    NLA_INVARIANT = "nla-invariant"
-    """Nonlinear attention with one summary for all sensors: any number, any order."""
-
-
 @dataclasses.dataclass(frozen=True)
 class AttentionNeuronConfig:
     """An AttentionNeuron agent; the defaults are the paper's CartPole agent of 913 parameters."""
@@ -127,11 +114,6 @@ class AttentionNeuronConfig:
         """Draw an agent; how many sensors matters for nonlinear keys as published only."""
         num_sensors = check_sensors(senses)
         key_layer, key_map, key_controller = jax.random.split(key, 3)
-        nonlinear_keys: NonlinearKeys | None = None
-        if self.key_map == KeyMap.NLA_PUBLISHED:
-            nonlinear_keys = PublishedNonlinearKeys(self.num_queries, num_sensors, key=key_map)
-        elif self.key_map == KeyMap.NLA_INVARIANT:
-            nonlinear_keys = InvariantNonlinearKeys(self.num_queries, key=key_map)
         layer = AttentionNeuron(
             num_actions + self.num_queries * self.code_feedback,
             num_queries=self.num_queries,
@@ -140,7 +122,7 @@ class AttentionNeuronConfig:
             position_size=self.position_size,
             bias=self.bias,
             scale=self.scale,
-            nonlinear_keys=nonlinear_keys,
+            nonlinear_keys=self.key_map.draw(self.num_queries, num_sensors, key_map),
             key=key_layer,
         )
         layer = eqx.tree_at(

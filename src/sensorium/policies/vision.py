@@ -6,6 +6,7 @@ beside the new one is the agent's own decision at each step.
 """
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,10 +16,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from sensorium.errors import ConfigError
-from sensorium.layers import LSTM, Linear, VisionAttentionNeuron
+from sensorium.layers import LSTM, KeyMap, Linear, PublishedNonlinearKeys, VisionAttentionNeuron
 from sensorium.layers.lstm import Memory
 from sensorium.layers.patch_votes import votes
 from sensorium.layers.top_places import top_places
+from sensorium.layers.vision_attention import grid
 from sensorium.policies.policy import Policy, Trace, check_picture
 from sensorium.types import Action, Key, Picture, Scalar, Senses
 
@@ -59,15 +61,19 @@ class VisionPolicy(Policy):
             senses: (H, W, 3) of pictures in colour, or (H, W, 1) of grey ones.
 
         Raises:
-            ConfigError: They are no pictures, or do not divide into patches.
+            ConfigError: They are no pictures, do not divide into patches, or into another number of them
+                than nonlinear keys as published were built for.
         """
-        if isinstance(senses, int) or len(senses) != 3 or senses[2] not in (1, 3):
-            raise ConfigError(
-                f"The agent sees pictures of height x width x 3 (or 1), not {senses}."
-            )
-        self.layer.grid(*senses[:2])
+        size = _size_of(senses)
+        rows, columns = grid(*size, self.layer.patch_size)
+        if isinstance(self.layer.nonlinear_keys, PublishedNonlinearKeys):
+            known = self.layer.nonlinear_keys.weight.shape[0]
+            if rows * columns != known:
+                raise ConfigError(
+                    f"NLA as published was built for {known} patches, not for {rows * columns}."
+                )
         return VisionCarry(
-            frames=jnp.zeros((self.layer.num_frames, *senses[:2])),
+            frames=jnp.zeros((self.layer.num_frames, *size)),
             fresh=jnp.ones((), bool),
             action=jnp.zeros(self.num_actions),
             code=jnp.zeros((self.layer.num_queries, self.layer.value.bias.shape[0])),
@@ -107,6 +113,12 @@ class VisionPolicy(Policy):
         carry = VisionCarry(frames, carry.fresh, action, code, kept, memory)
         return action, carry, Trace(attention=attention)
 
+    def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
+        """Those that its layer hears, side by side."""
+        size = self.layer.patch_size
+        rows, columns = grid(height, width, size)
+        return np.stack(np.divmod(np.arange(rows * columns), columns), -1) * size, size
+
     def told(self, carry: VisionCarry, action: Action) -> VisionCarry:
         """The keys of the next step hear this action."""
         return carry._replace(action=action)
@@ -141,6 +153,8 @@ class VisionAttentionNeuronConfig:
     """Units of the network that says how much of the old code to keep."""
     hidden_rows: int = 12
     """Lowest rows of the picture that it is not shown: of CarRacing's bar."""
+    key_map: KeyMap = KeyMap.LINEAR
+    """The NLA switch."""
 
     def build(self, senses: Senses, num_actions: int, key: Key) -> VisionPolicy:
         """Draw an agent; ConfigError if `senses` are no pictures that it can look at."""
@@ -150,8 +164,10 @@ class VisionAttentionNeuronConfig:
                 f"num_queries must be a square number of at least {self.top}, got {self.num_queries}; "
                 f"{max(side, int(np.ceil(self.top**0.5))) ** 2} is one."
             )
-        keys = jax.random.split(key, 7)
-        policy = VisionPolicy(
+        height, width = _size_of(senses)
+        num_patches = math.prod(grid(height, width, self.patch_size))
+        keys = jax.random.split(key, 8)
+        return VisionPolicy(
             layer=VisionAttentionNeuron(
                 num_actions,
                 num_queries=self.num_queries,
@@ -159,6 +175,7 @@ class VisionAttentionNeuronConfig:
                 num_frames=self.num_frames,
                 message_size=self.message_size,
                 position_size=self.position_size,
+                nonlinear_keys=self.key_map.draw(self.num_queries, num_patches, keys[7]),
                 key=keys[0],
             ),
             vote_query=Linear(self.message_size, self.vote_size, key=keys[1]),
@@ -173,5 +190,10 @@ class VisionAttentionNeuronConfig:
             num_actions=num_actions,
             hidden_rows=self.hidden_rows,
         )
-        policy.initial_carry(senses)
-        return policy
+
+
+def _size_of(senses: Senses) -> tuple[int, int]:
+    """Height and width; ConfigError if `senses` are no pictures."""
+    if isinstance(senses, int) or len(senses) != 3 or senses[2] not in (1, 3):
+        raise ConfigError(f"The agent sees pictures of height x width x 3 (or 1), not {senses}.")
+    return senses[0], senses[1]
