@@ -197,7 +197,7 @@ def test_the_road_in_numbers_says_where_it_goes():
     assert moved["m to the right of the middle / 10"] == pytest.approx(right / 10, abs=0.05)
 
 
-def test_restless_steering_costs_in_training():
+def test_restless_steering_and_speeding_cost_in_training():
     world, training = make("CarRacingRoad"), make("CarRacingRoad", training=True)
     key = jax.random.key(0)
     _, state = world.reset(key)
@@ -205,5 +205,10 @@ def test_restless_steering_costs_in_training():
         action = jnp.array([steer, -1.0, -1.0])
         rewards = [float(one.advance(key, state, action)[2]) for one in (world, training)]
         assert (rewards[1] < rewards[0] - 0.05) == costs
+    for speed, costs in ((50.0, False), (80.0, True)):
+        fast = state._replace(car=state.car._replace(vx=jnp.float32(0), vy=jnp.float32(speed)))
+        action = jnp.array([0.0, -1.0, -1.0])
+        rewards = [float(one.advance(key, fast, action)[2]) for one in (world, training)]
+        assert (rewards[1] < rewards[0] - 0.3) == costs
     with pytest.raises(ConfigError, match="no reward of its own"):
         make("CartPoleSwingUpHarder", training=True)

@@ -193,6 +193,9 @@ class CarRacing(Environment):
         return draw(state.canvas, state.car, state.time, state.total)
 
 
+_SPEEDING_COST = 0.05  # a step, for each m/s above the limit
+
+
 @dataclasses.dataclass(frozen=True)
 class CarRacingRoad(CarRacing):
     """The same world, but what arrives are the numbers of `road_ahead`: no pictures are drawn.
@@ -204,6 +207,8 @@ class CarRacingRoad(CarRacing):
     roughness: float = 0.0
     """What it costs at each step to ask for another angle than the front wheels have, for the square of the
     difference in units of the largest angle: for training drivers who are not restless."""
+    speed_limit: float = float("inf")
+    """m/s. What is above costs 0.05 for each m/s at each step: for training drivers whom one can follow."""
 
     id = "CarRacingRoad"
     observation_shape = (len(ROAD_SENSORS),)
@@ -211,8 +216,8 @@ class CarRacingRoad(CarRacing):
     sensor_names = ROAD_SENSORS
 
     def for_training(self) -> "CarRacingRoad":
-        """Ends as `CarRacing.for_training` does, and restless steering costs."""
-        return dataclasses.replace(self, patience=20, roughness=1.0)
+        """Ends as `CarRacing.for_training` does, and restless steering and speeding cost."""
+        return dataclasses.replace(self, patience=20, roughness=1.0, speed_limit=67.0)
 
     def step_env(
         self, key: Key, state: CarRacingState, action: Action, params: Any
@@ -221,7 +226,9 @@ class CarRacingRoad(CarRacing):
         observation, after, reward, terminated, info = super().step_env(key, state, action, params)
         asked = jnp.clip(-action[0], -STEER_LIMIT, STEER_LIMIT)
         restless = ((asked - state.car.steering) / STEER_LIMIT) ** 2
-        return observation, after, reward - self.roughness * restless, terminated, info
+        speeding = jnp.maximum(jnp.hypot(after.car.vx, after.car.vy) - self.speed_limit, 0.0)
+        cost = self.roughness * restless + _SPEEDING_COST * speeding
+        return observation, after, reward - cost, terminated, info
 
     def observe(self, state: CarRacingState) -> Sensed:
         """Where the road goes and how the car moves."""
