@@ -65,7 +65,7 @@ def test_where_the_authors_files_are_must_be_said(monkeypatch, tmp_path):
     with pytest.raises(
         ConfigError, match=r"let SENSORIUM_PUBLISHED name a folder with cartpole_pi\.npz"
     ):
-        zoo.published_directory()
+        zoo.read_published("cartpole_pi")
     monkeypatch.setenv("SENSORIUM_PUBLISHED", str(tmp_path))
     assert zoo.published_directory() == tmp_path
 

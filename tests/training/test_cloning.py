@@ -207,6 +207,12 @@ def test_what_does_not_fit_is_one_sentence(expert_file, tmp_path):
         (elsewhere, expert_file, ConfigError, "fits 2 sensors|has 2 sensors|2 sensors"),
         (STUDENT, str(tmp_path / "no.zip"), AgentFileError, "is missing, damaged or no model"),
         (recipes.find("cartpole-pi"), None, ConfigError, "not trained by cloning"),
+        (
+            recipes.find("carracing-pi"),
+            "carracing-techer",
+            UnknownNameError,
+            "did you mean 'carracing-teacher'",
+        ),
     ]
     for recipe, teacher, error, sentence in cases:
         with pytest.raises(error, match=sentence):

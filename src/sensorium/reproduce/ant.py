@@ -5,7 +5,7 @@ from pathlib import Path
 from sensorium.perturbations import Identity, Reshuffle, Shuffle
 from sensorium.reproduce.published import AN_TABLE_6_ANT, ANT_AUTHORS, an_table_4
 from sensorium.reproduce.tables import Result, present, score_tables
-from sensorium.zoo import published_directory, read_published
+from sensorium.zoo import read_published
 
 ENV = "gym:AntBulletEnv-v0"
 
@@ -13,8 +13,7 @@ ENV = "gym:AntBulletEnv-v0"
 def authors(episodes: int, seed: int, out: Path) -> Result:
     """The authors' own ant agents, plain and shuffled, beside the scores that they logged."""
     del out
-    folder = published_directory()
-    agents = {name: read_published(name, folder / f"{name}.npz") for name in ANT_AUTHORS}
+    agents = {name: read_published(name) for name in ANT_AUTHORS}
     senses = (Identity(), Shuffle())
     return score_tables(agents, ENV, senses, ANT_AUTHORS.__getitem__, episodes, seed)
 

@@ -21,7 +21,7 @@ from sensorium.reproduce.published import (
     RACING_AUTHORS,
 )
 from sensorium.reproduce.tables import Result, present, score_tables
-from sensorium.zoo import published_directory, read_published
+from sensorium.zoo import read_published
 
 OURS, THEIRS = "CarRacing", "gym:CarRacing-v3"
 _PUBLISHED = "SENSORIUM_PUBLISHED"
@@ -34,7 +34,7 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
     for env in (OURS, THEIRS):
         for name, row in RACING_AUTHORS.items():
             senses = (ShufflePatches(),) if "shuffled" in row else (Identity(),)
-            agents = {name: _published(name)}
+            agents = {name: read_published(name)}
             scores, table = score_tables(
                 agents, env, senses, RACING_AUTHORS.__getitem__, episodes, seed
             )
@@ -69,13 +69,9 @@ def attention_agent(episodes: int, seed: int, out: Path) -> Result:
     return score_tables(agents, THEIRS, senses, lambda _: AA_TABLE_3, episodes, seed)
 
 
-def _published(name: str) -> Policy:
-    return read_published(name, published_directory() / f"{name}.npz")
-
-
 def _all_of(published: str, *ours: str) -> dict[str, Policy]:
     """The authors' agent, where their weights are at hand, and those of ours that are in the zoo."""
-    authors = {published: _published(published)} if _PUBLISHED in os.environ else {}
+    authors = {published: read_published(published)} if _PUBLISHED in os.environ else {}
     return authors | present(*ours, needed=not authors)
 
 

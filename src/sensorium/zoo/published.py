@@ -35,13 +35,14 @@ _ARCHITECTURES: dict[str, tuple[PolicyConfig, Senses, int]] = {
 """Architecture, sensors and actions of each published agent."""
 
 
-def read_published(name: str, path: Path | str) -> Policy:
+def read_published(name: str, path: Path | str | None = None) -> Policy:
     """Read one of the published agents.
 
     Args:
         name: `"cartpole_pi"` (913 parameters), `"ant_pi"` (2,504), `"ant_mlp"` (2,248),
             `"carracing_attention_agent"` (3,667) or `"carracing_pi"` (7,212).
-        path: An npz file with the flat vector under the key `params`.
+        path: An npz file with the flat vector under the key `params`; by default the one of that name in
+            `published_directory()`.
 
     Returns:
         The agent.
@@ -49,9 +50,11 @@ def read_published(name: str, path: Path | str) -> Policy:
     Raises:
         UnknownNameError: There is no such published agent.
         AgentFileError: The file cannot be read, or its vector is of another length.
+        ConfigError: There is no such directory.
     """
     if name not in _ARCHITECTURES:
         raise did_you_mean("published agent", name, _ARCHITECTURES)
+    path = published_directory() / f"{name}.npz" if path is None else path
     config, senses, num_actions = _ARCHITECTURES[name]
     try:
         # Opened here and not by NumPy, which leaves a damaged file open

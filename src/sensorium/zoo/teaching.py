@@ -82,7 +82,7 @@ def clone(recipe: Recipe, directory: Path, teacher: str | None = None, **options
     """Train a student to do what a teacher does, in a new run directory.
 
     Args:
-        recipe: Of a student, trained by `CloningConfig`.
+        recipe: Of a student, trained by `CloningConfig` or `ImitationConfig`.
         directory: Where; must not hold a run yet.
         teacher: Instead of the recipe's: an agent of the zoo, a run, or a file of an agent or of
             Stable-Baselines3 (a zip).
@@ -95,7 +95,7 @@ def clone(recipe: Recipe, directory: Path, teacher: str | None = None, **options
         ConfigError: The recipe is of another kind, or the teacher does not fit its world.
         UnknownNameError: There is no such teacher.
     """
-    if not isinstance(recipe.trainer, CloningConfig):
+    if not isinstance(recipe.trainer, CloningConfig | ImitationConfig):
         raise ConfigError(
             f"{recipe.name} is not trained by cloning; train it with `sensorium train`."
         )
