@@ -43,7 +43,7 @@ STUDENT = Recipe(
     policy=AttentionAgentConfig(),
     trainer=_IMITATION,
     env="CarRacing",
-    perturbation=Colour(),
+    perturbation=Colour(0.02),  # so that it takes to no exact shade
     training_reward=True,
     generations=150,
     checkpoint_every=1,
@@ -56,7 +56,7 @@ PI_STUDENT = dataclasses.replace(
     name="carracing-pi",
     summary="AttentionNeuron agent of shuffled pictures (7,212 parameters), taught likewise.",
     policy=VisionAttentionNeuronConfig(),
-    perturbation=compose(Colour(), HideRows(), ShufflePatches()),
+    perturbation=compose(Colour(0.02), HideRows(), ShufflePatches()),
 )
 
 RECIPES = (TEACHER, STUDENT, PI_STUDENT)
