@@ -2,15 +2,17 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sensorium.errors import ConfigError
-from sensorium.policies import KeyMap, VisionAttentionNeuronConfig, num_parameters
+from sensorium.policies import KeyMap, Reading, VisionAttentionNeuronConfig, num_parameters
 
 SMALL = VisionAttentionNeuronConfig(num_queries=36, patch_size=4)
+WHOLE = dataclasses.replace(SMALL, num_queries=7, reading=Reading.WHOLE)
 
 
 def agent(config=SMALL, senses=(24, 32, 3)):
@@ -42,6 +44,37 @@ def test_the_order_of_patches_does_not_matter(seed):
     code, moved, later = (codes(policy, jnp.asarray(each)) for each in (seen, shuffled, seen[::-1]))
     np.testing.assert_allclose(moved, code, atol=1e-4)
     assert not np.allclose(later, code, atol=1e-2)
+
+
+def test_who_reads_the_whole_code_acts_alike_on_shuffled_patches_and_learns_of_all_of_them():
+    policy, seen = agent(WHOLE), pictures(4)
+    carry = policy.initial_carry((24, 32, 3))
+    frames = jnp.asarray(seen, jnp.float32)[..., 0]
+    # Upper and lower half change places, which only moves patches
+    halves = jnp.roll(frames, 12, 1)
+    action, after, _ = policy.act(frames, carry)
+    moved, _, _ = policy.act(halves, carry)
+    np.testing.assert_allclose(moved, action, atol=1e-5)
+    assert after.code.shape == (7, 16)
+
+    def loss(policy):
+        return jnp.sum(policy.act(frames, carry)[0] ** 2)
+
+    gradient = eqx.filter_grad(loss)(policy)
+    assert all(
+        jnp.any(leaf) for leaf in jax.tree.leaves((gradient.layer.value, gradient.layer.key.weight))
+    )
+
+
+def test_motion_is_scaled_where_keys_hear_it():
+    once, twice = (agent(dataclasses.replace(WHOLE, motion_scale=each)) for each in (1.0, 2.0))
+    # Keys of half the weight hear the same of twice the motion
+    weight = once.layer.key.weight
+    half = eqx.tree_at(
+        lambda policy: policy.layer.key.weight, twice, weight.at[:, : 16 * 3].divide(2)
+    )
+    np.testing.assert_allclose(codes(half, pictures(4)), codes(once, pictures(4)), atol=1e-5)
+    assert not np.allclose(codes(twice, pictures(4)), codes(once, pictures(4)), atol=1e-3)
 
 
 @pytest.mark.parametrize("key_map", list(KeyMap))

@@ -34,6 +34,7 @@ class VisionAttentionNeuron(eqx.Module):
     num_queries: int = eqx.field(static=True)
     patch_size: int = eqx.field(static=True)
     num_frames: int = eqx.field(static=True)
+    motion_scale: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -44,6 +45,7 @@ class VisionAttentionNeuron(eqx.Module):
         num_frames: int,
         message_size: int,
         position_size: int,
+        motion_scale: float = 1.0,
         nonlinear_keys: NonlinearKeys | None = None,
         key: Key,
     ):
@@ -56,6 +58,8 @@ class VisionAttentionNeuron(eqx.Module):
             num_frames: F, how many frames a patch remembers.
             message_size: D, width of queries, keys and values.
             position_size: Width of the positional table.
+            motion_scale: What keys multiply the differences of frames by. With 1, as published, they are so
+                small that a layer with random weights hears all patches alike, and learns slowly.
             nonlinear_keys: A nonlinear map of the keys (NLA), or None for the plain layer.
             key: Random key.
 
@@ -71,6 +75,7 @@ class VisionAttentionNeuron(eqx.Module):
         self.value = Linear(pixels * num_frames, message_size, key=key_value)
         self.nonlinear_keys = nonlinear_keys
         self.num_queries, self.patch_size, self.num_frames = num_queries, patch_size, num_frames
+        self.motion_scale = motion_scale
 
     def __call__(
         self, frames: Float[Array, "F H W"], previous_action: Action
@@ -88,7 +93,7 @@ class VisionAttentionNeuron(eqx.Module):
         patches = patches.transpose(1, 3, 0, 2, 4).reshape(count, self.num_frames, size**2)
         moved = jnp.diff(patches, axis=1).transpose(0, 2, 1).reshape(count, -1)
         heard = jnp.broadcast_to(previous_action, (count, previous_action.shape[0]))
-        keys = self.key(jnp.concatenate([moved, heard], 1))
+        keys = self.key(jnp.concatenate([self.motion_scale * moved, heard], 1))
         queries = self.query(
             jnp.asarray(positional_table(self.num_queries, self.query.weight.shape[1]))
         )

@@ -27,6 +27,7 @@ from sensorium.policies.sensory import DeepSetsConfig as DeepSetsConfig
 from sensorium.policies.sensory import SensoryCarry as SensoryCarry
 from sensorium.policies.sensory import SensoryPolicy as SensoryPolicy
 from sensorium.policies.sensory import SetTransformerConfig as SetTransformerConfig
+from sensorium.policies.vision import Reading as Reading
 from sensorium.policies.vision import VisionAttentionNeuronConfig as VisionAttentionNeuronConfig
 from sensorium.policies.vision import VisionCarry as VisionCarry
 from sensorium.policies.vision import VisionPolicy as VisionPolicy

@@ -1,11 +1,13 @@
-"""AttentionNeuron for pictures, with an AttentionAgent on its code (AN section 4.4, CarRacing).
+"""AttentionNeuron for pictures (AN section 4.4, CarRacing).
 
-The layer turns the patches of the last frames, in any order, into a code; the code is voted on as if it were
-a picture, and the places of the best go through an LSTM to the actions. How much of the old code is kept
-beside the new one is the agent's own decision at each step.
+The layer turns the patches of the last frames, in any order, into a code. In the paper's agent the code is
+voted on as if it were a picture, and the places of the best, as in an AttentionAgent, go through an LSTM to
+the actions. Gradients through the choice of places are guesses, so that there is an agent too who reads the
+whole code. How much of the old code is kept beside the new one is the agent's own decision at each step.
 """
 
 import dataclasses
+import enum
 import math
 from typing import Any, NamedTuple
 
@@ -41,16 +43,48 @@ class VisionCarry(NamedTuple):
     memory: Memory
 
 
+class Reading(enum.Enum):
+    """What of the code goes to the LSTM."""
+
+    PLACES = "places"
+    """Where it has most votes, as published."""
+    WHOLE = "whole"
+    """All of it, through a layer with tanh."""
+
+
+class PlacesReader(eqx.Module):
+    """The code is a picture of M pixels, which vote for one another; the places of the best are read."""
+
+    query: Linear
+    key: Linear
+    top: int = eqx.field(static=True)
+
+    def __call__(self, code: Float[Array, "M D"]) -> Float[Array, " features"]:
+        """Row and column of each, the best first."""
+        side = round(code.shape[0] ** 0.5)
+        centres = np.stack(np.divmod(np.arange(side**2), side), -1) / side
+        voted = votes(self.query(code), self.key(code))
+        return top_places(voted, jnp.asarray(centres, jnp.float32), self.top).reshape(-1)
+
+
+class WholeReader(eqx.Module):
+    """A layer that reads the whole code."""
+
+    layer: Linear
+
+    def __call__(self, code: Float[Array, "M D"]) -> Float[Array, " features"]:
+        """Its units."""
+        return jnp.tanh(self.layer(code.reshape(-1)))
+
+
 class VisionPolicy(Policy):
-    """The layer, votes on its code, an LSTM and a linear layer with tanh."""
+    """The layer, a reader of its code, an LSTM and a linear layer with tanh."""
 
     layer: VisionAttentionNeuron
-    vote_query: Linear
-    vote_key: Linear
+    reader: PlacesReader | WholeReader
     lstm: LSTM
     output: Linear
     keep: tuple[Linear, Linear]
-    top: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     hidden_rows: int = eqx.field(static=True, default=12)
 
@@ -101,11 +135,7 @@ class VisionPolicy(Policy):
         """A step from frames that are already grey and stacked, 0 to 255."""
         new, attention = self.layer(frames / 255, carry.action)
         code = (1 - carry.kept) * new + carry.kept * carry.code
-        side = self.side
-        centres = np.stack(np.divmod(np.arange(side**2), side), -1) / side
-        voted = votes(self.vote_query(code), self.vote_key(code))
-        places = top_places(voted, jnp.asarray(centres, jnp.float32), self.top)
-        memory = self.lstm(places.reshape(-1), carry.memory)
+        memory = self.lstm(self.reader(code), carry.memory)
         action = jnp.tanh(self.output(memory.hidden))
         first, second = self.keep
         hidden = jnp.tanh(first(jnp.concatenate([memory.hidden, action])))
@@ -123,18 +153,13 @@ class VisionPolicy(Policy):
         """The keys of the next step hear this action."""
         return carry._replace(action=action)
 
-    @property
-    def side(self) -> int:
-        """Rows, and columns, of the code seen as a picture."""
-        return round(self.layer.num_queries**0.5)
-
 
 @dataclasses.dataclass(frozen=True)
 class VisionAttentionNeuronConfig:
     """An AttentionNeuron agent for pictures; the defaults are the paper's for CarRacing, 7,212 parameters."""
 
     num_queries: int = 1024
-    """M, a square number: the code is voted on as a picture."""
+    """M; a square number, if the code is voted on as a picture."""
     patch_size: int = 6
     """Pixels each way; patches lie side by side."""
     num_frames: int = 4
@@ -143,10 +168,16 @@ class VisionAttentionNeuronConfig:
     """Width of queries, keys and values, and so of the code."""
     position_size: int = 8
     """Width of the positional table that makes the queries."""
+    motion_scale: float = 1.0
+    """What keys multiply the differences of frames by."""
+    reading: Reading = Reading.PLACES
+    """What of the code goes on."""
     vote_size: int = 4
     """Width of queries and keys of the votes on the code."""
     top: int = 10
     """How many places of the code it looks at."""
+    reader_size: int = 32
+    """Units of the layer that reads the whole code."""
     hidden_size: int = 16
     """Units of the LSTM."""
     keep_size: int = 16
@@ -158,15 +189,10 @@ class VisionAttentionNeuronConfig:
 
     def build(self, senses: Senses, num_actions: int, key: Key) -> VisionPolicy:
         """Draw an agent; ConfigError if `senses` are no pictures that it can look at."""
-        side = round(self.num_queries**0.5)
-        if side**2 != self.num_queries or self.num_queries < self.top:
-            raise ConfigError(
-                f"num_queries must be a square number of at least {self.top}, got {self.num_queries}; "
-                f"{max(side, int(np.ceil(self.top**0.5))) ** 2} is one."
-            )
+        keys = jax.random.split(key, 8)
+        reader, num_features = self._draw_reader(keys[1], keys[2])
         height, width = _size_of(senses)
         num_patches = math.prod(grid(height, width, self.patch_size))
-        keys = jax.random.split(key, 8)
         return VisionPolicy(
             layer=VisionAttentionNeuron(
                 num_actions,
@@ -175,21 +201,34 @@ class VisionAttentionNeuronConfig:
                 num_frames=self.num_frames,
                 message_size=self.message_size,
                 position_size=self.position_size,
+                motion_scale=self.motion_scale,
                 nonlinear_keys=self.key_map.draw(self.num_queries, num_patches, keys[7]),
                 key=keys[0],
             ),
-            vote_query=Linear(self.message_size, self.vote_size, key=keys[1]),
-            vote_key=Linear(self.message_size, self.vote_size, key=keys[2]),
-            lstm=LSTM(2 * self.top, self.hidden_size, key=keys[3]),
+            reader=reader,
+            lstm=LSTM(num_features, self.hidden_size, key=keys[3]),
             output=Linear(self.hidden_size, num_actions, key=keys[4]),
             keep=(
                 Linear(self.hidden_size + num_actions, self.keep_size, key=keys[5]),
                 Linear(self.keep_size, 1, key=keys[6]),
             ),
-            top=self.top,
             num_actions=num_actions,
             hidden_rows=self.hidden_rows,
         )
+
+    def _draw_reader(self, *keys: Key) -> tuple[PlacesReader | WholeReader, int]:
+        """The reader, and how many features it reads."""
+        if self.reading is Reading.WHOLE:
+            layer = Linear(self.num_queries * self.message_size, self.reader_size, key=keys[0])
+            return WholeReader(layer), self.reader_size
+        side = round(self.num_queries**0.5)
+        if side**2 != self.num_queries or self.num_queries < self.top:
+            raise ConfigError(
+                f"num_queries must be a square number of at least {self.top}, got {self.num_queries}; "
+                f"{max(side, int(np.ceil(self.top**0.5))) ** 2} is one."
+            )
+        query, key = (Linear(self.message_size, self.vote_size, key=key) for key in keys)
+        return PlacesReader(query, key, self.top), 2 * self.top
 
 
 def _size_of(senses: Senses) -> tuple[int, int]:
