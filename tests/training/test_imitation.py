@@ -65,6 +65,23 @@ def test_the_teacher_takes_its_hand_off_the_wheel():
     assert shares == [1.0, 0.5, 0.0, 0.0]
 
 
+def test_what_is_kept_is_a_running_mean_of_the_student():
+    config = dataclasses.replace(CONFIG, averaging=0.5, window=500)
+    learning = trainer(config)
+    start = learning.init(jax.random.key(0))
+    state, _ = learning.step(start)
+    kept = jax.tree.map(lambda leaf: leaf[0], learning.candidates(state))
+    # Two windows: a quarter start, a quarter after the first, half after the second
+    output = [each.controller.layers[-1].weight for each in (start.student, state.student, kept)]
+    first = 4 * output[2] - output[0] - 2 * output[1]
+    assert not np.allclose(output[1], output[0])
+    once = dataclasses.replace(config, averaging=0.0)
+    only_last, _ = trainer(once).step(start)
+    np.testing.assert_allclose(only_last.mean.controller.layers[-1].weight, output[1], atol=1e-6)
+    # Adam's first step is of the size of the learning rate
+    assert np.max(np.abs(first - output[0])) < 1.1 * CONFIG.learning_rate
+
+
 def test_the_same_state_gives_the_same_generation():
     state = trainer().init(jax.random.key(1))
     once, again = (trainer().step(state)[0] for _ in range(2))

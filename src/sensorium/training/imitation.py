@@ -50,6 +50,8 @@ class ImitationConfig:
     """Standard deviation of the noise on what is done, so that there is something to put right."""
     gradient_clip: float = 0.5
     """Largest norm of a gradient."""
+    averaging: float = 0.99
+    """Of what is tested and kept: a running mean of the student after each window, with this memory."""
 
     def build(self, draw: DrawPolicy, engine: Engine, teacher: Policy | None) -> "Imitation":
         """Set up the trainer.
@@ -82,6 +84,8 @@ class ImitationState(NamedTuple):
     """All that a run needs to go on."""
 
     student: Policy
+    mean: Policy
+    """Of the students of the last windows."""
     optimizer: PyTree
     key: Key
     generation: Int[Array, ""]
@@ -131,30 +135,30 @@ class Imitation(Trainer):
         key, key_draw = jax.random.split(key)
         student = self.draw(key_draw)
         optimizer = self._optimizer.init(eqx.filter(student, eqx.is_array))
-        return ImitationState(student, optimizer, key, jnp.zeros((), jnp.int32))
+        return ImitationState(student, student, optimizer, key, jnp.zeros((), jnp.int32))
 
     def step(self, state: ImitationState) -> tuple[ImitationState, Metrics]:
         """One episode in every lane."""
         key, key_begin, key_windows = jax.random.split(state.key, 3)
         lanes = self._begin(state.student, jax.random.split(key_begin, self.config.rollouts))
         share = jnp.maximum(1 - state.generation / max(1, self.config.teacher_generations), 0.0)
-        student, optimizer = state.student, state.optimizer
+        student, mean, optimizer = state.student, state.mean, state.optimizer
         blank = np.zeros(self.config.rollouts, np.float32)
         total = Lived(blank, blank, blank)
         for window_key in jax.random.split(key_windows, self._windows):
             gradients, (lived, lanes) = self._live(student, lanes, window_key, share)
             # Taken from the devices: means over several of them can wait for one another for ever
             gradients, lived = jax.tree.map(np.asarray, (gradients, lived))
-            student, optimizer = self._learn(student, optimizer, gradients)
+            student, mean, optimizer = self._learn(student, mean, optimizer, gradients)
             total = jax.tree.map(np.add, total, lived)
-        state = ImitationState(student, optimizer, key, state.generation + 1)
+        state = ImitationState(student, mean, optimizer, key, state.generation + 1)
         loss = jnp.asarray(total.loss.sum() / total.steps.sum())
         more = {"loss": loss, "teacher": share}
         return state, Metrics(jnp.max(total.earned), jnp.mean(total.earned), more)
 
     def candidates(self, state: ImitationState) -> Policy:
-        """The student."""
-        return jax.tree.map(lambda leaf: leaf[None], state.student)
+        """The mean of the last students."""
+        return jax.tree.map(lambda leaf: leaf[None], state.mean)
 
     @partial(jax.jit, static_argnames="self")
     def _begin(self, student: Policy, keys: Keys) -> Lane:
@@ -191,26 +195,27 @@ class Imitation(Trainer):
 
     @partial(jax.jit, static_argnames="self")
     def _learn(
-        self, student: Policy, optimizer: PyTree, gradients: Policy
-    ) -> tuple[Policy, PyTree]:
-        """One update, with the mean of the gradients of all lanes."""
+        self, student: Policy, mean: Policy, optimizer: PyTree, gradients: Policy
+    ) -> tuple[Policy, Policy, PyTree]:
+        """One update, with the mean of the gradients of all lanes; the mean of the students moves on."""
         gradient = jax.tree.map(lambda leaf: jnp.mean(leaf, 0), gradients)
         updates, optimizer = self._optimizer.update(gradient, optimizer)
-        return optax.apply_updates(student, updates), optimizer
+        student = optax.apply_updates(student, updates)
+        mean = optax.incremental_update(student, mean, 1 - self.config.averaging)
+        return student, mean, optimizer
 
     def _live_one(
         self, student: Policy, lane: Lane, key: Key, share: Scalar
     ) -> tuple[Scalar, tuple[Lived, Lane]]:
         """Mean squared difference of actions along a window; what happened, and the lane after it."""
         world = self.world
-        look = jax.checkpoint(lambda student, seen, carry: student.step(seen, carry)[:2])
 
         def step(now: Lane, key: Key) -> tuple[Lane, Lived]:
             key_noise, key_world = jax.random.split(key)
             wanted, teacher_carry, _ = self.teacher.step(
                 world.critic_features(now.world), now.teacher
             )
-            action, carry = look(student, now.observation, now.student)
+            action, carry, _ = student.step(now.observation, now.student)
             loss = jnp.where(now.alive, jnp.mean(self._weights * (action - wanted) ** 2), 0.0)
             done = self._act(key_noise, share * wanted + (1 - share) * action)
             observation, state, reward, terminated, truncated, _ = world.advance(
