@@ -182,7 +182,8 @@ def evaluate(
         occlude: This share of the patches of pictures is black.
         background: A picture, a folder of them, a video, or hills, waves, mosaic or crossroads, where
             CarRacing has grass.
-        modify: What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars, blob or lane.
+        modify: What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars, blob or lane; or
+            convolution, NetRand's random layer.
         env: Another world than that of the agent's recipe; `gym:` and an id for any of Gymnasium.
         suite: Plain, shuffled, doubled and with 5 noise channels, beside the paper's scores.
         engine: Where episodes run: `auto` is this machine, `ray` a cluster.
