@@ -2,9 +2,10 @@
 
 import dataclasses
 
-from sensorium.perturbations import Colour, HideRows, ShufflePatches, compose
+from sensorium.perturbations import Colour, HideRows, RandomConvolution, ShufflePatches, compose
 from sensorium.policies import (
     AttentionAgentConfig,
+    ConvolutionalConfig,
     FeedForwardConfig,
     VisionAttentionNeuronConfig,
 )
@@ -59,4 +60,27 @@ PI_STUDENT = dataclasses.replace(
     perturbation=compose(Colour(0.02), HideRows(), ShufflePatches()),
 )
 
-RECIPES = (TEACHER, STUDENT, PI_STUDENT)
+CONVOLUTIONAL = dataclasses.replace(
+    STUDENT,
+    name="carracing-cnn",
+    summary="Convolutional agent (half as wide as that of Mnih et al. 2015), taught likewise.",
+    policy=ConvolutionalConfig(channels=(16, 32, 32), hidden_sizes=(256,)),
+)
+
+# NetRand is its random layer and a loss that pulls features of changed and plain pictures together. Imitation
+# has the layer alone: the loss, and averaging actions over several layers in tests, do not exist here
+NETRAND = dataclasses.replace(
+    CONVOLUTIONAL,
+    name="carracing-netrand",
+    summary="The convolutional agent behind NetRand's random layer, without NetRand's loss on features.",
+    perturbation=RandomConvolution(),
+)
+
+NETRAND_ATTENTION = dataclasses.replace(
+    STUDENT,
+    name="carracing-netrand-attention-agent",
+    summary="AttentionAgent behind NetRand's random layer, without NetRand's loss on features.",
+    perturbation=RandomConvolution(),
+)
+
+RECIPES = (TEACHER, STUDENT, PI_STUDENT, CONVOLUTIONAL, NETRAND, NETRAND_ATTENTION)
