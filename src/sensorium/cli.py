@@ -93,10 +93,10 @@ def teach(
     run_dir: Path | None = None,
     quiet: bool = False,
 ) -> None:
-    """Train a feed-forward teacher with PPO of Stable-Baselines3.
+    """Train a feed-forward or convolutional agent with PPO of Stable-Baselines3.
 
     Args:
-        recipe: Whom; `ant-fnn`.
+        recipe: Whom; `ant-fnn` or `carracing-ppo`.
         env: In another world on the host, such as gym:Pendulum-v1.
         steps: Of the environment.
         seed: Decides everything.

@@ -1,7 +1,7 @@
 """NetRand's random layer, as something that happens to pictures.
 
-Lee et al. 2020, "Network Randomization: A Simple Technique for Generalization in Deep Reinforcement Learning",
-section 3.
+Lee et al. 2020, "Network Randomization: A Simple Technique for Generalization in Deep Reinforcement
+Learning", section 3.
 
 There it is the first layer of a convolutional agent in training. As a perturbation it stands in front of any
 agent, in every engine. Departures: the result is a picture again, so it is brought back to bytes; and the
@@ -91,8 +91,8 @@ class RandomConvolution(PicturePerturbation):
 
 
 def _convolve(picture: Picture, kernel: Kernel) -> Float[Array, "height width 3"]:
-    # Weights that differ in each episode of a batch are slow in XLA's convolutions on a CPU, by 15 times;
-    # sums of shifted planes are not
+    # Weights that differ in each episode of a batch are over ten times slower in XLA's convolutions on
+    # a CPU than as sums of shifted planes
     height, width, _ = picture.shape
     planes = jnp.moveaxis(picture.astype(jnp.float32), -1, 0)
     planes = jnp.pad(planes, ((0, 0), (_SIZE // 2,) * 2, (_SIZE // 2,) * 2))

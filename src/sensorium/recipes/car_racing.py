@@ -10,7 +10,7 @@ from sensorium.policies import (
     VisionAttentionNeuronConfig,
 )
 from sensorium.recipes.recipe import Recipe
-from sensorium.training import EvolutionConfig, ImitationConfig, StrategyConfig
+from sensorium.training import EvolutionConfig, ImitationConfig, PpoConfig, StrategyConfig
 
 TEACHER = Recipe(
     name="carracing-teacher",
@@ -83,4 +83,32 @@ NETRAND_ATTENTION = dataclasses.replace(
     perturbation=RandomConvolution(),
 )
 
-RECIPES = (TEACHER, STUDENT, PI_STUDENT, CONVOLUTIONAL, NETRAND, NETRAND_ATTENTION)
+# Settings after those of RL Baselines3 Zoo for CarRacing-v0
+PPO = Recipe(
+    name="carracing-ppo",
+    summary="Convolutional agent of Mnih et al. 2015, by PPO of Stable-Baselines3: `sensorium teach`.",
+    policy=ConvolutionalConfig(clipped=True),
+    trainer=PpoConfig(
+        total_steps=4_000_000,
+        environments=16,
+        rollout=256,
+        batch=128,
+        learning_rate=1e-4,
+        trace_decay=0.95,
+        clip_range=0.2,
+        exploration=-2.0,
+        jerk_penalty=0.0,
+    ),
+    env="CarRacing",
+    training_reward=True,
+)
+
+RECIPES = (
+    TEACHER,
+    STUDENT,
+    PI_STUDENT,
+    CONVOLUTIONAL,
+    NETRAND,
+    NETRAND_ATTENTION,
+    PPO,
+)
