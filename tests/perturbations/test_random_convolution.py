@@ -11,6 +11,7 @@ from sensorium.envs import CarRacing, Perturbed
 from sensorium.errors import ConfigError
 from sensorium.perturbations import (
     RandomConvolution,
+    ShufflePatches,
     check_perturbation,
     compose,
     perturb,
@@ -120,6 +121,16 @@ def test_it_stands_before_any_world_of_pictures():
     assert observation.shape == plain.shape
     assert (observation != plain).any()
     assert observation.dtype == world.step(jax.random.key(1), state, jnp.zeros(3))[0].dtype
+
+
+def test_marks_on_pixels_are_followed_through_it():
+    shuffle, marks = ShufflePatches(8), jax.random.bits(jax.random.key(5), SHAPE, jnp.uint8)
+    both, key = compose(ALWAYS, shuffle), jax.random.key(1)
+    state = both.init(jax.random.key(0), SHAPE)
+    followed = both.carried(key, state, marks)
+    np.testing.assert_array_equal(followed, shuffle.apply(key, state[1], marks)[0])
+    assert (followed != marks).any()
+    assert (both.apply(key, state, marks)[0] != followed).any()
 
 
 def test_names_and_flags():

@@ -78,6 +78,11 @@ class RandomConvolution(PicturePerturbation):
         shown = jnp.where(state.plain, observation, shown.astype(observation.dtype))
         return shown, state._replace(age=state.age + 1)
 
+    def carried(self, key: Key, state: Drawn, marks: Picture) -> Picture:
+        """Each mark stays where it is."""
+        del key, state
+        return marks
+
     def _draw(self, key: Key) -> Drawn:
         key_kernel, key_plain = jax.random.split(key)
         xavier = jax.nn.initializers.glorot_normal()
