@@ -93,10 +93,10 @@ def teach(
     run_dir: Path | None = None,
     quiet: bool = False,
 ) -> None:
-    """Train a feed-forward teacher with PPO of Stable-Baselines3.
+    """Train a feed-forward or convolutional agent with PPO of Stable-Baselines3.
 
     Args:
-        recipe: Whom; `ant-fnn`.
+        recipe: Whom; `ant-fnn` or `carracing-ppo`.
         env: In another world on the host, such as gym:Pendulum-v1.
         steps: Of the environment.
         seed: Decides everything.
@@ -182,7 +182,8 @@ def evaluate(
         occlude: This share of the patches of pictures is black.
         background: A picture, a folder of them, a video, or hills, waves, mosaic or crossroads, where
             CarRacing has grass.
-        modify: What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars, blob or lane.
+        modify: What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars, blob or lane; or
+            convolution, NetRand's random layer.
         env: Another world than that of the agent's recipe; `gym:` and an id for any of Gymnasium.
         suite: Plain, shuffled, doubled and with 5 noise channels, beside the paper's scores.
         engine: Where episodes run: `auto` is this machine, `ray` a cluster.

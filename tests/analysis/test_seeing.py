@@ -67,3 +67,6 @@ def test_what_cannot_be_shown_gets_one_sentence(policy, tmp_path):
     balancing = Agent(recipe.blank_policy(), recipe, {})
     with pytest.raises(ConfigError, match="shows no pictures"):
         show(balancing, **nothing, noise_channels=None, background=Background("hills"))
+    recipe = recipes.find("carracing-cnn")
+    with pytest.raises(ConfigError, match="ConvolutionalPolicy does not look at patches"):
+        show(Agent(recipe.blank_policy(), recipe, {}), **nothing, noise_channels=None)

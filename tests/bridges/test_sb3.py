@@ -114,7 +114,7 @@ def test_a_zip_of_any_algorithm_is_a_teacher(run, tmp_path):
         expected = model.predict(seen[1, 2], deterministic=True)[0] / 2.0  # torque of 2 at most
         np.testing.assert_allclose(teacher.label(seen)[1, 2], expected, atol=1e-6)
         with pytest.raises(ConfigError, match="is no feed-forward agent of PPO"):
-            sb3.to_feed_forward(model, 3, 1)
+            sb3.to_policy(model, FeedForwardConfig((4,), clipped=True), 3, 1)
 
 
 def test_a_model_of_another_world_is_refused(run):
@@ -160,3 +160,6 @@ def test_teachers_are_not_trained_twice_or_resumed(run):
         zoo.teach(odd, run.parent / "odd", quiet=True)
     with pytest.raises(ConfigError, match="cartpole-pi is no teacher"):
         zoo.teach(recipes.find("cartpole-pi"), run.parent / "odd2", quiet=True)
+    tanh = dataclasses.replace(recipe, policy=FeedForwardConfig((8,)))
+    with pytest.raises(ConfigError, match="trains agents that are clipped"):
+        zoo.teach(tanh, run.parent / "odd3", quiet=True)

@@ -21,6 +21,7 @@ from sensorium.perturbations import (
     HideRows,
     NoiseBackground,
     Occlude,
+    RandomConvolution,
     Shuffle,
     ShufflePatches,
     check_perturbation,
@@ -43,6 +44,7 @@ ALL = [
     Bars(),
     Blob(),
     FakeLane(),
+    RandomConvolution(),
     compose(HideRows(), Background("mosaic"), Occlude(), ShufflePatches(8)),
 ]
 GRASS, LIGHT_GRASS = (100, 202, 100), (100, 228, 100)

@@ -145,3 +145,26 @@ def test_drivers_are_scored_on_what_nobody_told_them_of(short_races, small_zoo, 
     assert [row["perturbation"] for row in rows] == [
         "shuffled", "background red.png + shuffled"
     ]  # fmt: skip
+
+
+def test_table_5_has_those_of_the_other_agents_that_were_trained(
+    short_races, small_zoo, monkeypatch, capsys
+):
+    monkeypatch.delenv("SENSORIUM_PUBLISHED")
+    pictures = short_races / "pictures"
+    pictures.mkdir()
+    Image.new("RGB", (8, 8), (200, 30, 30)).save(pictures / "red.png")
+    monkeypatch.setenv("SENSORIUM_BACKGROUNDS", str(pictures))
+    with pytest.raises(ConfigError, match="None of carracing-pi is in the zoo"):
+        run("table-5", short_races)
+    recipe = recipes.find("carracing-netrand")
+    path = short_races / "zoo" / "carracing-netrand.safetensors"
+    save_pytree(path, recipe.blank_policy(), {"recipe": recipe.to_json()})
+    rows = run("table-5", short_races)
+    assert [(row["agent"], row["perturbation"], row["paper"]) for row in rows] == [
+        ("carracing-netrand", "plain", "480"),
+        ("carracing-netrand", "background red.png", "-"),
+    ]
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Left out, as not in the zoo: carracing-pi, carracing-attention-agent, " in shown
+    assert "carracing-netrand-attention-agent" in shown

@@ -57,7 +57,11 @@ def watch(
         perturbation: What happens to them.
         key: Decides the start and all noise.
         steps: T, how many steps to keep.
+
+    Raises:
+        ConfigError: The agent does not look at patches.
     """
+    policy.patches(*world.observation_shape[:2])
     key_reset, key_senses, key_steps = jax.random.split(key, 3)
     params = world.default_params
     picture, state = world.reset_env(key_reset, params)
@@ -70,7 +74,7 @@ def watch(
         picture, state, senses, carry, alive = now
         step_key = jax.random.fold_in(key_steps, time)
         arrived, after = perturbation.apply(step_key, senses, picture)
-        origin, _ = perturbation.apply(step_key, senses, places)
+        origin = perturbation.carried(step_key, senses, places)
         action, carry, inside = policy.step(arrived, carry)
         assert inside.attention is not None
         seen, state, reward, terminated, truncated, _ = world.advance(

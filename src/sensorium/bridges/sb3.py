@@ -19,8 +19,8 @@ from jaxtyping import Float
 
 from sensorium.bridges.from_gymnasium import action_bounds
 from sensorium.errors import AgentFileError, ConfigError, MissingExtraError, ObservationError
-from sensorium.policies import FeedForwardConfig, FeedForwardPolicy, Policy
-from sensorium.types import PyTree
+from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
+from sensorium.types import PyTree, Senses
 
 _ALGORITHMS = {"sac": "SAC", "td3": "TD3", "dqn": "DQN"}
 """By the module of the policy; A2C and PPO share one, and act alike."""
@@ -124,37 +124,76 @@ class Sb3Agent:
         )
 
 
-def to_feed_forward(model: Any, num_sensors: int, num_actions: int) -> FeedForwardPolicy:
-    """The same agent as one of ours: what a PPO or A2C model with tanh layers does deterministically.
+def network_of(config: FeedForwardConfig | ConvolutionalConfig) -> tuple[str, dict[str, Any]]:
+    """The policy of PPO and A2C, and its arguments, that become an agent of `config` by `to_policy`.
+
+    Raises:
+        ConfigError: No policy of Stable-Baselines3 is like it.
+    """
+    nn = import_sb3().common.utils.th.nn
+    if config != type(config)(hidden_sizes=config.hidden_sizes, clipped=True):
+        raise ConfigError(
+            "PPO of Stable-Baselines3 trains agents that are clipped, and whose other settings but "
+            f"hidden_sizes are the defaults, not {config}."
+        )
+    if isinstance(config, FeedForwardConfig):
+        sizes = list(config.hidden_sizes)
+        return "MlpPolicy", dict(activation_fn=nn.Tanh, net_arch=dict(pi=sizes, vf=sizes))
+    if not config.hidden_sizes:
+        raise ConfigError("The CnnPolicy of Stable-Baselines3 has a layer after its convolutions.")
+    features, *sizes = config.hidden_sizes
+    return "CnnPolicy", dict(
+        activation_fn=nn.ReLU,
+        net_arch=dict(pi=sizes, vf=sizes),
+        features_extractor_kwargs=dict(features_dim=features),
+    )
+
+
+def to_policy(
+    model: Any,
+    config: FeedForwardConfig | ConvolutionalConfig,
+    senses: Senses,
+    num_actions: int,
+) -> Policy:
+    """The same agent as one of ours: what a PPO or A2C model does deterministically.
+
+    Args:
+        model: One whose network is `network_of(config)`.
+        config: What it becomes.
+        senses: What it was trained to sense: N, or the shape of pictures.
+        num_actions: A.
 
     Raises:
         ConfigError: The model has another architecture.
     """
+    kind = "convolutional" if isinstance(config, ConvolutionalConfig) else "feed-forward"
+    activation = "ReLU" if kind == "convolutional" else "Tanh"
     try:
         policy = model.policy
-        hidden = [module for module in policy.mlp_extractor.policy_net if hasattr(module, "weight")]
-        others = [module for module in policy.mlp_extractor.policy_net if module not in hidden]
-        linear = [*hidden, policy.action_net]
-    except AttributeError as error:
-        raise ConfigError(f"A {type(model).__name__} is no feed-forward agent of PPO.") from error
-    if not all(type(module).__name__ == "Tanh" for module in others):
-        raise ConfigError("Only models whose layers are tanh can become an agent of ours.")
+        modules = [*policy.mlp_extractor.policy_net, policy.action_net]
+        if kind == "convolutional":
+            seeing = policy.features_extractor
+            modules = [*seeing.cnn, *seeing.linear, *modules]
+    except (AttributeError, TypeError) as error:
+        raise ConfigError(f"A {type(model).__name__} is no {kind} agent of PPO.") from error
+    layers = [module for module in modules if hasattr(module, "weight")]
+    others = {type(module).__name__ for module in modules if module not in layers} - {"Flatten"}
+    if others - {activation}:
+        raise ConfigError(
+            f"Only models whose layers are {activation} can become a {kind} agent of ours."
+        )
     if not isinstance(model.action_space, spaces.Box):
         raise ConfigError("Only models that drive a Box can become an agent of ours.")
-    sizes = tuple(module.weight.shape[0] for module in hidden)
-    blank = FeedForwardConfig(sizes, clipped=True).build(
-        num_sensors, num_actions, jax.random.key(0)
-    )
     weights = [
         np.array(array.detach().numpy())
-        for module in linear
+        for module in layers
         for array in (module.weight, module.bias)
     ]
     # Theirs acts in the units of the world, ours from -1 to 1
     low, high = action_bounds(model.action_space)
     weights[-2] *= (2.0 / (high - low))[:, None]
     weights[-1] = 2.0 * (weights[-1] - low) / (high - low) - 1.0
-    leaves, structure = jax.tree.flatten(blank)
+    leaves, structure = jax.tree.flatten(config.build(senses, num_actions, jax.random.key(0)))
     if [leaf.shape for leaf in leaves] != [array.shape for array in weights]:
         raise ConfigError("The model senses or does something else than the world takes.")
     return jax.tree.unflatten(structure, [jnp.asarray(array, jnp.float32) for array in weights])

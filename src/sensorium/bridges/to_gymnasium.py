@@ -10,6 +10,8 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
 from sensorium.envs import WORLDS, CartPoleState, CartPoleSwingUpHarder, Environment, make
 from sensorium.envs.drawing import draw_cartpole
@@ -42,12 +44,7 @@ class WorldEnv(gymnasium.Env):
         self._advance = jax.jit(self._world.advance)
         self._state: Any = None
         self._key = jax.random.key(0)
-        shape = self._world.observation_shape
-        if len(shape) == 1:
-            self.observation_space = spaces.Box(-np.inf, np.inf, shape, np.float32)
-        else:
-            self.observation_space = spaces.Box(0, 255, shape, np.uint8)
-        self.action_space = spaces.Box(-1.0, 1.0, (self._world.num_actions,), np.float32)
+        self.observation_space, self.action_space = _spaces_of(self._world)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -92,6 +89,94 @@ class WorldEnv(gymnasium.Env):
     def _next_key(self) -> jax.Array:
         self._key, key = jax.random.split(self._key)
         return key
+
+
+class WorldVectorEnv(VectorEnv):
+    """Many of one of our worlds, perturbed or not, on the device: a compiled call steps all.
+
+    As in `PoolVectorEnv` nothing starts anew by itself:
+
+    ```python
+    env = WorldVectorEnv("CarRacing", num_envs=16)
+    observations, _ = env.reset(seed=0)
+    observations, rewards, terminated, truncated, _ = env.step(actions)
+    observations, _ = env.reset(options={"reset_mask": terminated | truncated})
+    ```
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.DISABLED}
+
+    def __init__(self, world: str | Environment, num_envs: int = 1):
+        """Open `num_envs` of a world; UnknownNameError if there is none of that name."""
+        self._world: Environment = make(world) if isinstance(world, str) else world
+        self.num_envs = num_envs
+        self.single_observation_space, self.single_action_space = _spaces_of(self._world)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._start_all = jax.jit(jax.vmap(self._world.reset))
+        self._start_one = jax.jit(self._start_in_place, donate_argnums=(1, 2))
+        self._advance = jax.jit(jax.vmap(self._world.advance), donate_argnums=1)
+        self._now: tuple[Any, Any] | None = None  # observations and states
+        self._key = jax.random.key(0)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start all episodes, or those of `options["reset_mask"]`; the same seed gives the same starts."""
+        super().reset(seed=seed)
+        mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
+        if seed is not None or self._now is None:
+            self._key = jax.random.key(int(self.np_random.integers(2**31)))
+        if self._now is None or mask.all():
+            self._now = self._start_all(self._next_keys())
+        else:
+            # One by one: few end at a time, and some worlds take long to start
+            for index, key in zip(np.flatnonzero(mask), self._next_keys(), strict=False):
+                self._now = self._start_one(key, *self._now, index)
+        return np.array(self._now[0]), {}
+
+    def step(
+        self, actions: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Advance all by one step.
+
+        Returns:
+            Observations, rewards, terminated and truncated, with a leading axis of `num_envs`.
+
+        Raises:
+            ObservationError: The actions are of another shape, or hold NaN or infinity.
+            ConfigError: `reset` was never called.
+        """
+        if self._now is None:
+            raise ConfigError("Call reset before step.")
+        actions = np.asarray(actions, np.float32)
+        if actions.shape != self.action_space.shape or not np.isfinite(actions).all():
+            raise ObservationError(
+                f"Actions must be finite numbers of shape {self.action_space.shape}, got "
+                f"{actions.shape}."
+            )
+        seen, states, *ends, _ = self._advance(self._next_keys(), self._now[1], actions)
+        self._now = seen, states
+        # Copies: the buffers themselves are given to the next step
+        rewards, terminated, truncated = (np.array(end) for end in ends)
+        return np.array(seen), rewards, terminated, truncated, {}
+
+    def _start_in_place(self, key: Any, seen: Any, states: Any, index: Any) -> tuple[Any, Any]:
+        started = self._world.reset(key)
+        return jax.tree.map(lambda old, new: old.at[index].set(new), (seen, states), started)
+
+    def _next_keys(self) -> jax.Array:
+        self._key, key = jax.random.split(self._key)
+        return jax.random.split(key, self.num_envs)
+
+
+def _spaces_of(world: Environment) -> tuple[spaces.Box, spaces.Box]:
+    """Of observations and actions."""
+    shape = world.observation_shape
+    pictures = len(shape) == 3
+    low, high, dtype = (0, 255, np.uint8) if pictures else (-np.inf, np.inf, np.float32)
+    actions = spaces.Box(-1.0, 1.0, (world.num_actions,), np.float32)
+    return spaces.Box(low, high, shape, dtype), actions
 
 
 def register() -> None:

@@ -18,6 +18,7 @@
 | `Colour(amount)` | road and grass in other shades |
 | `Bars()`, `Blob()` | black bars at the sides, a red square |
 | `FakeLane(offset)` | a second road beside the first |
+| `RandomConvolution(alpha, every)` | a convolution of random weights, as in NetRand |
 
 `compose(a, b, ...)` makes one of several.
 """
@@ -43,5 +44,6 @@ from sensorium.perturbations.racing import Colour as Colour
 from sensorium.perturbations.racing import FakeLane as FakeLane
 from sensorium.perturbations.racing import HideRows as HideRows
 from sensorium.perturbations.racing import NoiseBackground as NoiseBackground
+from sensorium.perturbations.random_convolution import RandomConvolution as RandomConvolution
 from sensorium.perturbations.wanted import MODIFICATIONS as MODIFICATIONS
 from sensorium.perturbations.wanted import perturb as perturb

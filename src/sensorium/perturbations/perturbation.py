@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
-from sensorium.types import Key, PyTree, Sensed, Senses, shape_of
+from sensorium.types import Key, Picture, PyTree, Sensed, Senses, shape_of
 
 
 class Perturbation(abc.ABC):
@@ -55,6 +55,13 @@ class Perturbation(abc.ABC):
     @abc.abstractmethod
     def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
         """Which scalar sensor each channel carries now, -1 for noise; of the state that `apply` returned."""
+
+    def carried(self, key: Key, state: PyTree, marks: Picture) -> Picture:
+        """Marks on the pixels of a picture, moved as `apply` of the same key and state moves the pixels.
+
+        By default what happens to pixels happens to marks; those that mix pixels leave marks where they are.
+        """
+        return self.apply(key, state, marks)[0]
 
     @abc.abstractmethod
     def __str__(self) -> str:
@@ -133,6 +140,12 @@ class Compose(Perturbation):
             source = part.sources(part_state, carried.shape[0])
             carried = jnp.where(source >= 0, carried[source], -1)
         return carried
+
+    def carried(self, key: Key, state: PyTree, marks: Picture) -> Picture:
+        """Through all parts in turn."""
+        for index, (part, part_state) in enumerate(zip(self.parts, state, strict=True)):
+            marks = part.carried(jax.random.fold_in(key, index), part_state, marks)
+        return marks
 
     def __str__(self) -> str:
         return " + ".join(str(part) for part in self.parts) or "plain"

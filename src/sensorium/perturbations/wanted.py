@@ -6,6 +6,7 @@ from sensorium.perturbations.order import Reshuffle, Shuffle
 from sensorium.perturbations.patches import Occlude, ShufflePatches
 from sensorium.perturbations.perturbation import Perturbation, compose
 from sensorium.perturbations.racing import Background, Bars, Blob, Colour, FakeLane, NoiseBackground
+from sensorium.perturbations.random_convolution import RandomConvolution
 from sensorium.types import Senses
 
 MODIFICATIONS: dict[str, Perturbation] = {
@@ -15,8 +16,9 @@ MODIFICATIONS: dict[str, Perturbation] = {
     "bars": Bars(),
     "blob": Blob(),
     "lane": FakeLane(),
+    "convolution": RandomConvolution(alpha=0.0, every=0),
 }
-"""What AttentionAgent's authors did to CarRacing, and a lane beside the road, by name."""
+"""What AttentionAgent's authors did to CarRacing, a lane beside the road, and NetRand's layer, by name."""
 
 
 def perturb(

@@ -6,6 +6,7 @@
 | Deep Sets, Set Transformer | the same LSTM in each sensor, other pooling | the same |
 | AttentionNeuron for pictures | patches of a picture, in any order | AttentionAgent on the code |
 | AttentionAgent | patches of a picture vote | an LSTM on the places of the best |
+| convolutional | a whole picture, each pixel in its place | a ReLU network |
 | feed-forward | fixed places | small tanh network on the readings |
 """
 
@@ -13,6 +14,8 @@ from sensorium.layers import KeyMap as KeyMap
 from sensorium.policies.attention_agent import AttentionAgent as AttentionAgent
 from sensorium.policies.attention_agent import AttentionAgentConfig as AttentionAgentConfig
 from sensorium.policies.controller import Controller as Controller
+from sensorium.policies.convolutional import ConvolutionalConfig as ConvolutionalConfig
+from sensorium.policies.convolutional import ConvolutionalPolicy as ConvolutionalPolicy
 from sensorium.policies.feed_forward import FeedForwardConfig as FeedForwardConfig
 from sensorium.policies.feed_forward import FeedForwardPolicy as FeedForwardPolicy
 from sensorium.policies.flat import from_vector as from_vector
@@ -38,6 +41,7 @@ PolicyConfig = (
     | SetTransformerConfig
     | FeedForwardConfig
     | AttentionAgentConfig
+    | ConvolutionalConfig
     | VisionAttentionNeuronConfig
 )
 """Any agent that a recipe can name; `build(senses, num_actions, key)` draws one."""

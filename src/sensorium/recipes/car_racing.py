@@ -2,15 +2,16 @@
 
 import dataclasses
 
-from sensorium.perturbations import Colour, HideRows
+from sensorium.perturbations import Colour, HideRows, RandomConvolution
 from sensorium.policies import (
     AttentionAgentConfig,
+    ConvolutionalConfig,
     FeedForwardConfig,
     Reading,
     VisionAttentionNeuronConfig,
 )
 from sensorium.recipes.recipe import Recipe
-from sensorium.training import EvolutionConfig, ImitationConfig, StrategyConfig
+from sensorium.training import EvolutionConfig, ImitationConfig, PpoConfig, StrategyConfig
 
 TEACHER = Recipe(
     name="carracing-teacher",
@@ -64,4 +65,55 @@ PI_STUDENT = dataclasses.replace(
     perturbation=HideRows(),
 )
 
-RECIPES = (TEACHER, STUDENT, PI_STUDENT)
+CONVOLUTIONAL = dataclasses.replace(
+    STUDENT,
+    name="carracing-cnn",
+    summary="Convolutional agent (half as wide as that of Mnih et al. 2015), taught likewise.",
+    policy=ConvolutionalConfig(channels=(16, 32, 32), hidden_sizes=(256,)),
+)
+
+# NetRand is its random layer and a loss that pulls features of changed and plain pictures together. Imitation
+# has the layer alone: the loss, and averaging actions over several layers in tests, do not exist here
+NETRAND = dataclasses.replace(
+    CONVOLUTIONAL,
+    name="carracing-netrand",
+    summary="The convolutional agent behind NetRand's random layer, without NetRand's loss on features.",
+    perturbation=RandomConvolution(),
+)
+
+NETRAND_ATTENTION = dataclasses.replace(
+    STUDENT,
+    name="carracing-netrand-attention-agent",
+    summary="AttentionAgent behind NetRand's random layer, without NetRand's loss on features.",
+    perturbation=RandomConvolution(),
+)
+
+# Settings after those of RL Baselines3 Zoo for CarRacing-v0
+PPO = Recipe(
+    name="carracing-ppo",
+    summary="Convolutional agent of Mnih et al. 2015, by PPO of Stable-Baselines3: `sensorium teach`.",
+    policy=ConvolutionalConfig(clipped=True),
+    trainer=PpoConfig(
+        total_steps=4_000_000,
+        environments=16,
+        rollout=256,
+        batch=128,
+        learning_rate=1e-4,
+        trace_decay=0.95,
+        clip_range=0.2,
+        exploration=-2.0,
+        jerk_penalty=0.0,
+    ),
+    env="CarRacing",
+    training_reward=True,
+)
+
+RECIPES = (
+    TEACHER,
+    STUDENT,
+    PI_STUDENT,
+    CONVOLUTIONAL,
+    NETRAND,
+    NETRAND_ATTENTION,
+    PPO,
+)

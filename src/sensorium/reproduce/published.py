@@ -60,6 +60,12 @@ RACING_AUTHORS: Mapping[str, Row] = {
 AN_TABLE_5: Row = {"shuffled": "801"}
 """CarRacing by shuffled patches (AN Table 5). On its four backgrounds: 646, 503, 661 and 171."""
 
+AN_TABLE_5_OTHERS: Mapping[str, Row] = {
+    "carracing-netrand": {"plain": "480"},
+    "carracing-netrand-attention-agent": {"plain": "885"},
+}
+"""Of the other agents of that table, what the paper's text says; none of them is shown shuffled patches."""
+
 AA_TABLE_3: Row = {
     "plain": "914 ± 15",
     "colour": "866 ± 112",

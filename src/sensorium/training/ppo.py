@@ -1,4 +1,4 @@
-"""Teachers: feed-forward agents trained by PPO of Stable-Baselines3, in worker processes.
+"""Teachers: agents trained by PPO of Stable-Baselines3, on the host in worker processes, or on the device.
 
 PPO because it is past 2,700 on the ant soonest on two cores; docs/experiments.md has the table.
 """
@@ -15,9 +15,12 @@ import numpy as np
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.jerk import PenaliseJerk
-from sensorium.bridges.sb3 import import_sb3, to_feed_forward
+from sensorium.bridges.sb3 import import_sb3, network_of, to_policy
+from sensorium.bridges.sb3_envs import to_vec_env
+from sensorium.bridges.to_gymnasium import WorldVectorEnv
+from sensorium.envs import Environment
 from sensorium.errors import ConfigError
-from sensorium.policies import FeedForwardPolicy
+from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +30,7 @@ class PpoConfig:
     total_steps: int = 2_000_000
     """Steps of the environment."""
     environments: int = 16
-    """Side by side, in as many processes."""
+    """Side by side; on the host in as many processes."""
     rollout: int = 256
     """Steps of each environment between two rounds of updates."""
     batch: int = 512
@@ -50,7 +53,7 @@ class PpoConfig:
     """Taken from the reward of a step, times the mean squared change of the actions.
 
     Without it the ant learns to flip its motors from one end to the other; students of such a teacher
-    do not walk."""
+    do not walk. Of worlds on the host only."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,18 +68,18 @@ class Teaching:
 
 def train_teacher(
     config: PpoConfig,
-    world: HostWorld,
-    hidden_sizes: tuple[int, ...],
+    world: HostWorld | Environment,
+    network: FeedForwardConfig | ConvolutionalConfig,
     seed: int,
     keep: Path,
     on_progress: Callable[[Teaching], None],
-) -> FeedForwardPolicy:
+) -> Policy:
     """Train a teacher.
 
     Args:
         config: Settings.
-        world: Where; its perturbation plays no part.
-        hidden_sizes: Hidden layers, of the agent and of its critic; tanh.
+        world: Where; the perturbation of one on the host plays no part.
+        network: Whom; the critic has the same hidden layers, and the agent's convolutions.
         seed: Decides everything but the order in which processes answer, which PPO waits for.
         keep: The model of Stable-Baselines3 is saved here as it gets better, and at the end.
         on_progress: Called after each round.
@@ -94,8 +97,7 @@ def train_teacher(
             f"A batch of {config.batch} does not divide {config.environments} environments x "
             f"{config.rollout} steps."
         )
-    torch = sb3.common.utils.th
-    torch.set_num_threads(1)  # the other cores simulate
+    name, network_arguments = network_of(network)
     environments = _side_by_side(sb3, world, config)
     started = time.perf_counter()
 
@@ -114,7 +116,7 @@ def train_teacher(
 
     try:
         model = sb3.PPO(
-            "MlpPolicy",
+            name,
             environments,
             n_steps=config.rollout,
             batch_size=config.batch,
@@ -130,24 +132,28 @@ def train_teacher(
             policy_kwargs=dict(
                 log_std_init=config.exploration,
                 ortho_init=False,
-                activation_fn=torch.nn.Tanh,
-                net_arch=dict(pi=list(hidden_sizes), vf=list(hidden_sizes)),
+                **network_arguments,
             ),
         )
         model.learn(config.total_steps, callback=Reporter())
         _save(model, keep)
-        return to_feed_forward(model, world.num_sensors, world.num_actions)
+        return to_policy(model, network, world.senses, world.num_actions)
     finally:
         environments.close()
 
 
-def _side_by_side(sb3: Any, world: HostWorld, config: PpoConfig) -> Any:
+def _side_by_side(sb3: Any, world: HostWorld | Environment, config: PpoConfig) -> Any:
     vector = sb3.common.vec_env
-    opener = functools.partial(_monitored, world.opener(), config.jerk_penalty)
-    openers = [opener] * config.environments
-    workers = vector.SubprocVecEnv(openers, start_method="spawn")
+    if isinstance(world, HostWorld):
+        sb3.common.utils.th.set_num_threads(1)  # the other cores simulate
+        opener = functools.partial(_monitored, world.opener(), config.jerk_penalty)
+        worlds = vector.SubprocVecEnv([opener] * config.environments, start_method="spawn")
+    elif config.jerk_penalty:
+        raise ConfigError("jerk_penalty is for worlds on the host; set it to 0.")
+    else:
+        worlds = vector.VecMonitor(to_vec_env(WorldVectorEnv(world, config.environments)))
     # Rewards of about 1: the critic's errors would otherwise drown the agent's gradient
-    return vector.VecNormalize(workers, norm_obs=False, gamma=config.discount, clip_reward=100.0)
+    return vector.VecNormalize(worlds, norm_obs=False, gamma=config.discount, clip_reward=100.0)
 
 
 def _monitored(opener: Callable[[], Any], jerk_penalty: float) -> Any:

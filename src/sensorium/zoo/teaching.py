@@ -16,7 +16,7 @@ from sensorium.bridges.sb3 import load_model
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError, RunError
 from sensorium.perturbations import Identity
-from sensorium.policies import FeedForwardConfig, Policy
+from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
 from sensorium.recipes import Recipe
 from sensorium.training import CloningConfig, ImitationConfig, PpoConfig, RunDirectory
 from sensorium.training.ppo import Teaching, train_teacher
@@ -30,7 +30,7 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
     """Train a teacher with PPO.
 
     Args:
-        recipe: One of a feed-forward agent trained by `PpoConfig`.
+        recipe: One of a feed-forward or convolutional agent trained by `PpoConfig`.
         directory: A new folder; `teacher.zip` is the model of Stable-Baselines3, `best.safetensors` the
             same as an agent of ours.
         quiet: Show no progress.
@@ -40,11 +40,12 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
         RunError: There is a run in the folder already.
         MissingExtraError: Stable-Baselines3 or the world is not installed.
     """
-    world, policy = recipe.make_world(), recipe.policy
-    if not (isinstance(recipe.trainer, PpoConfig) and isinstance(policy, FeedForwardConfig)):
+    world, policy = recipe.make_training_world(), recipe.policy
+    if not isinstance(recipe.trainer, PpoConfig) or not isinstance(
+        policy, FeedForwardConfig | ConvolutionalConfig
+    ):
         raise ConfigError(f"{recipe.name} is no teacher: train it with `sensorium train`.")
-    if not isinstance(world, HostWorld):
-        raise ConfigError("Teachers are trained in worlds on the host (`gym:` and an id).")
+    assert isinstance(world, HostWorld | Environment)
     RunDirectory(directory, recipe.to_json()).create()
     total = recipe.trainer.total_steps
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
@@ -64,7 +65,7 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
         trained = train_teacher(
             recipe.trainer,
             world,
-            policy.hidden_sizes,
+            policy,
             recipe.seed,
             directory / "teacher.zip",
             show,

@@ -1,0 +1,69 @@
+"""Vectors of Gymnasium's environments as Stable-Baselines3 takes them.
+
+model = stable_baselines3.PPO("CnnPolicy", to_vec_env(WorldVectorEnv("CarRacing", 16)))
+"""
+
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+
+from sensorium.bridges.sb3 import import_sb3
+
+
+def to_vec_env(env: VectorEnv) -> Any:
+    """A `VecEnv` of Stable-Baselines3, which starts each environment anew when it has ended.
+
+    Args:
+        env: One that starts nothing by itself (`AutoresetMode.DISABLED`), as `WorldVectorEnv` and
+            `PoolVectorEnv`.
+
+    Raises:
+        MissingExtraError: Stable-Baselines3 is not installed.
+    """
+    sb3 = import_sb3()
+
+    class GymnasiumVecEnv(sb3.common.vec_env.VecEnv):
+        """`env` behind the older interface of Stable-Baselines3."""
+
+        def __init__(self) -> None:
+            super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+            self._actions = np.zeros(env.action_space.shape, np.float32)
+
+        def reset(self) -> np.ndarray:
+            observations, _ = env.reset(seed=self._seeds[0])
+            self._reset_seeds()
+            return observations
+
+        def step_async(self, actions: np.ndarray) -> None:
+            self._actions = actions
+
+        def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
+            observations, rewards, terminated, truncated, _ = env.step(self._actions)
+            ended = terminated | truncated
+            infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+            for index in np.flatnonzero(ended):
+                infos[index] = {
+                    "terminal_observation": observations[index],
+                    "TimeLimit.truncated": bool(truncated[index] and not terminated[index]),
+                }
+            if ended.any():
+                observations, _ = env.reset(options={"reset_mask": ended})
+            return observations, rewards, ended, infos
+
+        def close(self) -> None:
+            env.close()
+
+        def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+            return [getattr(env, attr_name)] * len(self._get_indices(indices))
+
+        def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+            raise NotImplementedError("Environments that are stepped together have no attributes.")
+
+        def env_method(self, method_name: str, *args: Any, indices: Any = None, **more: Any) -> Any:
+            raise NotImplementedError("Environments that are stepped together have no methods.")
+
+        def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+            return [False] * len(self._get_indices(indices))
+
+    return GymnasiumVecEnv()

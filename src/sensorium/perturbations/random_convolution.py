@@ -1,0 +1,119 @@
+"""NetRand's random layer, as something that happens to pictures.
+
+Lee et al. 2020, "Network Randomization: A Simple Technique for Generalization in Deep Reinforcement
+Learning", section 3.
+
+There it is the first layer of a convolutional agent in training. As a perturbation it stands in front of any
+agent, in every engine. Departures: the result is a picture again, so it is brought back to bytes; and the
+paper's loss that pulls the features of changed and plain pictures together belongs to a trainer, not here.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from sensorium.errors import ConfigError
+from sensorium.perturbations.picture import PicturePerturbation
+from sensorium.types import Key, Picture, Senses
+
+_SIZE = 3  # pixels each way
+_COLOURS = 3
+
+Kernel = Float[Array, "rows columns inputs outputs"]
+
+
+class Drawn(NamedTuple):
+    """What pictures pass through, and for how many of them it has held."""
+
+    kernel: Kernel
+    plain: Bool[Array, ""]
+    """Whether they pass unchanged instead."""
+    age: Int[Array, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomConvolution(PicturePerturbation):
+    """Pictures pass through a 3 x 3 convolution from three colours to three, of random weights without bias.
+
+    The weights are Xavier-normal. They are drawn at the start of an episode, and anew every `every` steps;
+    with `every=0` they stay for the episode. The default is the authors': once in each iteration of PPO,
+    which is 256 steps of each of their worlds. Each time, with probability `alpha`, pictures pass unchanged
+    until the next draw.
+
+    A convolution may give any number. All numbers of a channel are moved and scaled alike, until no even
+    surface, whatever its colour, leaves 0 to 255; what an edge has beyond that is cut off. The picture is
+    surrounded by black.
+    """
+
+    alpha: float = 0.1
+    every: int = 256
+    needs_colour = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha <= 1:
+            raise ConfigError(
+                f"RandomConvolution needs an alpha (a probability) from 0 to 1, got {self.alpha:g}."
+            )
+        if self.every < 0:
+            raise ConfigError(
+                f"RandomConvolution needs every of at least 0 steps, got {self.every}."
+            )
+
+    def init(self, key: Key, senses: Senses) -> Drawn:
+        """The first weights."""
+        self.shape_of(senses)
+        return self._draw(key)
+
+    def apply(self, key: Key, state: Drawn, observation: Picture) -> tuple[Picture, Drawn]:
+        """Convolve the picture, with new weights if it is time."""
+        if self.every:
+            expired = state.age == self.every
+            fresh = self._draw(key)
+            state = jax.tree.map(lambda new, old: jnp.where(expired, new, old), fresh, state)
+        shown = _in_bytes(_convolve(observation, state.kernel), state.kernel)
+        shown = jnp.where(state.plain, observation, shown.astype(observation.dtype))
+        return shown, state._replace(age=state.age + 1)
+
+    def carried(self, key: Key, state: Drawn, marks: Picture) -> Picture:
+        """Each mark stays where it is."""
+        del key, state
+        return marks
+
+    def _draw(self, key: Key) -> Drawn:
+        key_kernel, key_plain = jax.random.split(key)
+        xavier = jax.nn.initializers.glorot_normal()
+        kernel = xavier(key_kernel, (_SIZE, _SIZE, _COLOURS, _COLOURS))
+        plain = jax.random.bernoulli(key_plain, self.alpha)
+        return Drawn(kernel, plain, jnp.zeros((), jnp.int32))
+
+    def __str__(self) -> str:
+        when = "" if self.every == RandomConvolution.every else f" every {self.every}"
+        return "random convolution" + (when if self.every else "")
+
+
+def _convolve(picture: Picture, kernel: Kernel) -> Float[Array, "height width 3"]:
+    # Weights that differ in each episode of a batch are over ten times slower in XLA's convolutions on
+    # a CPU than as sums of shifted planes
+    height, width, _ = picture.shape
+    planes = jnp.moveaxis(picture.astype(jnp.float32), -1, 0)
+    planes = jnp.pad(planes, ((0, 0), (_SIZE // 2,) * 2, (_SIZE // 2,) * 2))
+    terms = [
+        kernel[row, column, colour][:, None, None]
+        * planes[colour, None, row : row + height, column : column + width]
+        for row, column, colour in np.ndindex(_SIZE, _SIZE, _COLOURS)
+    ]
+    return jnp.moveaxis(sum(terms), 0, -1)
+
+
+def _in_bytes(
+    values: Float[Array, "height width 3"], kernel: Kernel
+) -> Float[Array, "height width 3"]:
+    """Whole numbers from 0 to 255; darkest and brightest are what even surfaces can become."""
+    weights = jnp.sum(kernel, (0, 1))  # of each colour in each channel, on an even surface
+    darkest = 255 * jnp.sum(jnp.minimum(weights, 0), 0)
+    reach = jnp.sum(jnp.abs(weights), 0)
+    return jnp.clip(jnp.round((values - darkest) / reach), 0, 255)

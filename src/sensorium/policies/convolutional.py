@@ -1,0 +1,120 @@
+"""The convolutional baseline: an agent that sees pictures as most of the field's do.
+
+The network of Mnih et al. 2015, "Human-level control through deep reinforcement learning": three convolutions
+and a layer, with ReLU. Departures: one frame in colour instead of four grey ones, as CarRacing shows speed
+and turning in its bar; and actions are numbers.
+"""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from sensorium.errors import ConfigError
+from sensorium.layers import Convolution, Linear
+from sensorium.policies.policy import Policy, Trace, check_picture
+from sensorium.types import Action, Key, Picture, Senses
+
+
+class ConvolutionalPolicy(Policy):
+    """Convolutions and linear layers with ReLU, tanh output; no memory."""
+
+    convolutions: tuple[Convolution, ...]
+    layers: tuple[Linear, ...]
+    picture_shape: tuple[int, int, int] = eqx.field(static=True)
+    num_actions: int = eqx.field(static=True)
+    clipped: bool = eqx.field(static=True)
+    """Whether actions are cut off at -1 and 1 instead of passing through a tanh."""
+
+    def initial_carry(self, senses: Senses) -> tuple[()]:
+        """Nothing.
+
+        Args:
+            senses: (H, W, C) of the pictures.
+
+        Raises:
+            ConfigError: They are not of the shape that the agent was built for.
+        """
+        if senses != self.picture_shape:
+            height, width, channels = self.picture_shape
+            raise ConfigError(
+                f"A convolutional agent sees pictures of the size that it was built for, "
+                f"{height} x {width} x {channels}, not {senses}."
+            )
+        return ()
+
+    def check(self, observation: Any, carry: tuple[()]) -> Picture:
+        """A picture of the size that the agent was built for."""
+        del carry
+        return check_picture(observation, self.picture_shape)
+
+    def step(self, observation: Picture, carry: tuple[()]) -> tuple[Action, tuple[()], Trace]:
+        """Look and act."""
+        seen = observation.astype(jnp.float32) / 255
+        for convolution in self.convolutions:
+            seen = jax.nn.relu(convolution(seen))
+        features = jnp.moveaxis(seen, -1, 0).reshape(-1)  # channel by channel, as PyTorch has them
+        for layer in self.layers[:-1]:
+            features = jax.nn.relu(layer(features))
+        outputs = self.layers[-1](features)
+        action = jnp.clip(outputs, -1.0, 1.0) if self.clipped else jnp.tanh(outputs)
+        return action, carry, Trace()
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvolutionalConfig:
+    """A convolutional agent; the defaults are the sizes of Mnih et al. 2015."""
+
+    channels: tuple[int, ...] = (32, 64, 64)
+    """Of what each convolution gives."""
+    windows: tuple[int, ...] = (8, 4, 3)
+    """Pixels of the window of each convolution, each way."""
+    strides: tuple[int, ...] = (4, 2, 1)
+    """Pixels from each window to the next."""
+    hidden_sizes: tuple[int, ...] = (512,)
+    """Units of the layers between convolutions and actions."""
+    clipped: bool = False
+    """Cut actions off at -1 and 1, as agents of Stable-Baselines3's PPO do, instead of a tanh."""
+
+    def build(self, senses: Senses, num_actions: int, key: Key) -> ConvolutionalPolicy:
+        """Draw an agent for pictures of exactly that size.
+
+        Raises:
+            ConfigError: `senses` are no pictures, or too small for the windows; settings do not fit.
+        """
+        if not isinstance(senses, tuple) or len(senses) != 3:
+            raise ConfigError(
+                f"A convolutional agent sees pictures of height x width x channels, not {senses}."
+            )
+        if not len(self.channels) == len(self.windows) == len(self.strides):
+            raise ConfigError(
+                f"A convolutional agent needs as many channels as windows and strides, got "
+                f"{len(self.channels)}, {len(self.windows)} and {len(self.strides)}."
+            )
+        if min(*self.channels, *self.windows, *self.strides, *self.hidden_sizes, 1) < 1:
+            raise ConfigError(f"All sizes of a convolutional agent are at least 1; got {self}.")
+        keys = iter(jax.random.split(key, len(self.channels) + len(self.hidden_sizes) + 1))
+        height, width, inputs = senses
+        convolutions = []
+        for outputs, size, stride in zip(self.channels, self.windows, self.strides, strict=True):
+            convolutions.append(Convolution(inputs, outputs, size, stride, key=next(keys)))
+            height, width = ((side - size) // stride + 1 for side in (height, width))
+            if min(height, width) < 1:
+                raise ConfigError(
+                    f"Pictures of {senses[0]} x {senses[1]} are too small for convolutions with windows "
+                    f"of {', '.join(map(str, self.windows))} pixels."
+                )
+            inputs = outputs
+        sizes = (height * width * inputs, *self.hidden_sizes, num_actions)
+        return ConvolutionalPolicy(
+            convolutions=tuple(convolutions),
+            layers=tuple(
+                Linear(before, after, key=next(keys)) for before, after in itertools.pairwise(sizes)
+            ),
+            picture_shape=senses,
+            num_actions=num_actions,
+            clipped=self.clipped,
+        )

@@ -1,0 +1,146 @@
+"""PPO of Stable-Baselines3 on our worlds on the device: many at once, and its convolutional agent as ours."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sensorium import recipes, zoo
+from sensorium.bridges import sb3
+from sensorium.bridges.sb3_envs import to_vec_env
+from sensorium.bridges.to_gymnasium import WorldVectorEnv
+from sensorium.envs import CarRacing, CartPoleSwingUpHarder, Perturbed
+from sensorium.errors import ConfigError, ObservationError
+from sensorium.evaluation import evaluate
+from sensorium.perturbations import RandomConvolution
+from sensorium.policies import ConvolutionalConfig, ConvolutionalPolicy
+
+
+def drive(env, steps=5, seed=3):
+    seen, _ = env.reset(seed=seed)
+    frames, rewards = [seen], []
+    for step in range(steps):
+        actions = np.full((env.num_envs, env.single_action_space.shape[0]), 0.1 * step, np.float32)
+        seen, reward, terminated, truncated, _ = env.step(actions)
+        assert terminated.dtype == truncated.dtype == bool
+        frames.append(seen)
+        rewards.append(reward)
+    return np.stack(frames), np.stack(rewards)
+
+
+def test_worlds_that_are_stepped_together_are_those_that_are_stepped_alone():
+    world = CartPoleSwingUpHarder()
+    env = WorldVectorEnv(world, 3)
+    frames, rewards = drive(env)
+    assert env.observation_space.contains(frames[0])
+    again, _ = drive(WorldVectorEnv(world.id, 3))
+    np.testing.assert_array_equal(frames, again)
+    assert (drive(env, seed=4)[0] != frames).any()
+    assert len(np.unique(frames[0, :, 0])) == 3  # starts of their own
+    # The second, from where it was started, by the world itself
+    env.reset(seed=3)
+    state = jax.tree.map(lambda leaf: leaf[1], env._now[1])
+    for step in range(5):
+        action = jnp.full(1, 0.1 * step)
+        seen, state, reward, *_ = world.advance(jax.random.key(0), state, action)
+        np.testing.assert_allclose(frames[step + 1, 1], seen, atol=1e-5)
+        assert rewards[step, 1] == pytest.approx(float(reward), abs=1e-5)
+
+
+def test_only_what_is_masked_starts_anew():
+    env = WorldVectorEnv(CartPoleSwingUpHarder(), 4)
+    drive(env, 3)
+    before = np.array(env._now[0])
+    mask = np.array([False, True, False, True])
+    seen, _ = env.reset(options={"reset_mask": mask})
+    np.testing.assert_array_equal(seen[~mask], before[~mask])
+    assert (seen[mask] != before[mask]).any(1).all()
+    np.testing.assert_array_equal(env._now[1].time, np.where(mask, 0, 3))
+
+
+def test_wrong_actions_are_one_sentence():
+    env = WorldVectorEnv("CartPoleSwingUpHarder", 2)
+    with pytest.raises(ConfigError, match="Call reset before step"):
+        env.step(np.zeros((2, 1)))
+    env.reset(seed=0)
+    for wrong in (np.zeros((3, 1)), np.full((2, 1), np.nan)):
+        with pytest.raises(ObservationError, match=r"finite numbers of shape \(2, 1\)"):
+            env.step(wrong)
+
+
+def test_an_end_is_told_as_stable_baselines_wants_it(monkeypatch):
+    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 4)
+    env = to_vec_env(WorldVectorEnv(CartPoleSwingUpHarder(), 2))
+    env.seed(0)
+    env.reset()
+    for _ in range(3):
+        seen, _, ended, infos = env.step(np.zeros((2, 1)))
+        assert not ended.any()
+        assert infos == [{}, {}]
+    last = seen
+    seen, rewards, ended, infos = env.step(np.zeros((2, 1)))
+    assert ended.all()
+    assert rewards.shape == (2,)
+    for index, info in enumerate(infos):
+        assert info["TimeLimit.truncated"]
+        final = info["terminal_observation"]
+        assert abs(final[0] - last[index, 0]) < 0.5  # of the old episode, a step later
+        assert not np.allclose(final, seen[index])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A convolutional agent of a few steps of PPO, behind NetRand's layer."""
+    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    recipe = recipes.find("carracing-ppo")
+    trainer = dataclasses.replace(
+        recipe.trainer, total_steps=64, environments=2, rollout=32, batch=32, epochs=1
+    )
+    policy = ConvolutionalConfig(hidden_sizes=(24, 12), clipped=True)
+    directory = tmp_path_factory.mktemp("runs") / "ppo"
+    recipe = dataclasses.replace(
+        recipe, trainer=trainer, policy=policy, perturbation=RandomConvolution()
+    )
+    zoo.teach(recipe, directory, quiet=True)
+    return directory
+
+
+def test_the_agent_of_ours_is_the_model_of_theirs(run):
+    model, policy = sb3.load_model(run / "teacher.zip"), zoo.load(run).policy
+    assert isinstance(policy, ConvolutionalPolicy)
+    world = Perturbed(CarRacing(), RandomConvolution(every=1))
+    pictures, _ = drive(WorldVectorEnv(world, 4), 3)
+    pictures = pictures.reshape(-1, 96, 96, 3)
+    theirs, _ = model.predict(pictures, deterministic=True)
+    ours = np.stack([policy(picture, ())[0] for picture in pictures])
+    assert ours.std(0).min() > 1e-4  # pictures matter
+    np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_it_is_scored_as_every_other_agent(run, monkeypatch):
+    monkeypatch.setattr("sensorium.envs.CarRacing.max_steps", 10)
+    scores = evaluate(zoo.load(run).policy, "CarRacing", RandomConvolution(), episodes=2, seed=0)
+    assert np.isfinite(scores.returns).all()
+    assert zoo.load(run).card["training_steps"] == 64
+
+
+def test_settings_that_do_not_fit_get_one_sentence(run, tmp_path):
+    recipe = recipes.read(run)
+    jerky = dataclasses.replace(recipe.trainer, jerk_penalty=1.0)
+    for changed, sentence in (
+        ({"trainer": jerky}, "jerk_penalty is for worlds on the host"),
+        ({"policy": ConvolutionalConfig()}, "trains agents that are clipped"),
+        (
+            {"policy": ConvolutionalConfig(channels=(8, 8, 8), clipped=True)},
+            "other settings but hidden_sizes are the defaults",
+        ),
+        ({"policy": ConvolutionalConfig(hidden_sizes=(), clipped=True)}, "has a layer after its"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            zoo.teach(dataclasses.replace(recipe, **changed), tmp_path / sentence[:9], quiet=True)
+    model = sb3.load_model(run / "teacher.zip")
+    with pytest.raises(ConfigError, match="senses or does something else"):
+        sb3.to_policy(model, recipe.policy, (84, 84, 3), 3)

@@ -1,0 +1,141 @@
+"""The convolutional agent: its size, what it computes, and that it works wherever an agent does."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sensorium import recipes
+from sensorium.envs import CarRacing, Perturbed
+from sensorium.errors import ConfigError, ObservationError
+from sensorium.evaluation import evaluate
+from sensorium.layers import Convolution
+from sensorium.perturbations import RandomConvolution
+from sensorium.policies import ConvolutionalConfig, as_population, num_parameters
+from sensorium.rollout import DeviceEngine, HostEngine, make_world
+from sensorium.zoo import Agent, load
+
+SENSES = (96, 96, 3)
+SMALL = ConvolutionalConfig(channels=(4, 5), windows=(8, 4), strides=(4, 2), hidden_sizes=(7,))
+
+
+def agent(config=SMALL, senses=SENSES, actions=3, seed=0):
+    return config.build(senses, actions, jax.random.key(seed))
+
+
+def test_it_has_the_papers_sizes():
+    # 8 x 8 x 3 to 32, 4 x 4 x 32 to 64, 3 x 3 x 64 to 64, 8 x 8 x 64 to 512, to 3
+    convolutions = (192 + 1) * 32 + (512 + 1) * 64 + (576 + 1) * 64
+    assert num_parameters(agent(ConvolutionalConfig())) == (
+        convolutions + (4096 + 1) * 512 + (512 + 1) * 3
+    )
+
+
+def test_a_convolution_is_what_numpy_says():
+    layer = Convolution(2, 3, 3, 2, key=jax.random.key(0))
+    picture = np.random.default_rng(0).normal(size=(8, 9, 2)).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(picture, (3, 3), (0, 1))[::2, ::2]
+    expected = np.einsum("rsbij,abij->rsa", windows, layer.weight)
+    seen = layer(jnp.asarray(picture))
+    assert seen.shape == (3, 4, 3)
+    np.testing.assert_allclose(seen, expected, atol=1e-5)
+
+
+def test_actions_are_in_range_and_depend_on_where_things_are():
+    policy = agent()
+    picture = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
+    action, carry = policy(picture, policy.initial_carry(SENSES))
+    assert action.shape == (3,)
+    assert carry == ()
+    assert jnp.all(jnp.abs(action) <= 1)
+    moved, _ = policy(jnp.roll(picture, 40, 0), carry)
+    assert not np.allclose(action, moved)
+    loud = jax.tree.map(lambda leaf: 100 * leaf, agent(dataclasses.replace(SMALL, clipped=True)))
+    assert set(np.abs(loud(picture, ())[0])) == {1.0}
+
+
+def test_a_batch_is_each_by_itself():
+    policy = agent()
+    pictures = jax.random.bits(jax.random.key(1), (4, *SENSES), jnp.uint8)
+    together, _, _ = jax.vmap(policy.step, in_axes=(0, None))(pictures, ())
+    for picture, action in zip(pictures, together, strict=True):
+        np.testing.assert_allclose(policy(picture, ())[0], action, atol=1e-5)
+
+
+def test_its_gradient_is_the_slope():
+    policy = agent()
+    picture = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
+
+    def loss(policy):
+        return jnp.sum(policy.step(picture, ())[0] ** 2)
+
+    gradient = jax.grad(loss)(policy)
+    for leaf in jax.tree.leaves(gradient):
+        assert jnp.any(leaf != 0)  # all layers learn
+    direction = jax.tree.map(lambda leaf: leaf / jnp.linalg.norm(leaf.reshape(-1)), gradient)
+    ahead, behind = (
+        loss(jax.tree.map(lambda leaf, step: leaf + by * step, policy, direction))
+        for by in (1e-2, -1e-2)
+    )
+    slope = sum(jax.tree.leaves(jax.tree.map(jnp.vdot, gradient, direction)))
+    assert float(ahead - behind) / 2e-2 == pytest.approx(float(slope), rel=0.05)
+
+
+def test_it_drives_in_the_engines(monkeypatch):
+    monkeypatch.setattr("sensorium.envs.CarRacing.max_steps", 12)
+    world = Perturbed(CarRacing(), RandomConvolution(every=5))
+    keys = jax.random.split(jax.random.key(0), 2)
+    episodes = DeviceEngine(world).run_population(as_population(agent()), keys)
+    assert episodes.rewards.shape == (1, 2, 12)
+    assert np.isfinite(episodes.rewards).all()
+    scores = evaluate(agent(), "CarRacing", episodes=2, seed=0)
+    assert scores.returns.shape == (2,)
+
+
+def test_it_acts_in_worlds_on_the_host():
+    world = make_world("gym:tests.host_worlds:Pictures-v0")
+    small = ConvolutionalConfig(channels=(2,), windows=(3,), strides=(1,), hidden_sizes=())
+    policy = small.build(world.senses, world.num_actions, jax.random.key(0))
+    with HostEngine(world, workers=1) as engine:
+        episodes = engine.run_episodes(policy, jax.random.split(jax.random.key(0), 2))
+    assert np.isfinite(episodes.total).all()
+
+
+def test_it_comes_back_from_a_file(tmp_path):
+    recipe = dataclasses.replace(
+        recipes.find("carracing-netrand"), policy=SMALL, perturbation=RandomConvolution(0.2, 7)
+    )
+    assert recipes.Recipe.from_json(recipe.to_json()) == recipe
+    policy = recipe.draw_policy(jax.random.key(3))
+    Agent(policy, recipe, {}).save(tmp_path / "agent.safetensors")
+    again = load(tmp_path / "agent.safetensors")
+    assert again.recipe == recipe
+    picture = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
+    np.testing.assert_array_equal(policy(picture, ())[0], again(picture, ())[0])
+
+
+@pytest.mark.parametrize(
+    ("senses", "settings", "sentence"),
+    [
+        (5, {}, "sees pictures of height x width x channels, not 5"),
+        ((20, 96, 3), {}, "20 x 96 are too small for convolutions with windows of 8, 4, 3"),
+        (SENSES, {"strides": (4, 2)}, "as many channels as windows and strides, got 3, 3 and 2"),
+        (SENSES, {"strides": (4, 2, 0)}, "at least 1"),
+        (SENSES, {"hidden_sizes": (0,)}, "at least 1"),
+    ],
+)
+def test_what_it_cannot_be_is_refused(senses, settings, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        ConvolutionalConfig(**settings).build(senses, 3, jax.random.key(0))
+
+
+def test_other_pictures_are_refused():
+    policy = agent()
+    with pytest.raises(ConfigError, match=r"built for, 96 x 96 x 3, not \(96, 96, 1\)"):
+        policy.initial_carry((96, 96, 1))
+    with pytest.raises(ObservationError, match=r"96 x 96 x 3 .* got shape \(96, 96, 1\)"):
+        policy(np.zeros((96, 96, 1), np.uint8), ())
+    with pytest.raises(ObservationError, match="must be of uint8"):
+        policy(np.zeros(SENSES, np.float32), ())
