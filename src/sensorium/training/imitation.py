@@ -207,7 +207,7 @@ class Imitation(Trainer):
     def _live_one(
         self, student: Policy, lane: Lane, key: Key, share: Scalar
     ) -> tuple[Scalar, tuple[Lived, Lane]]:
-        """Mean squared difference of actions along a window; what happened, and the lane after it."""
+        """Difference of actions along a window; what happened, and the lane after it."""
         world = self.world
 
         def step(now: Lane, key: Key) -> tuple[Lane, Lived]:
@@ -216,7 +216,9 @@ class Imitation(Trainer):
                 world.critic_features(now.world), now.teacher
             )
             action, carry, _ = student.step(now.observation, now.student)
-            loss = jnp.where(now.alive, jnp.mean(self._weights * (action - wanted) ** 2), 0.0)
+            # The logarithm: what a teacher does in a body that is lost is no guide, and must not drown the rest
+            away = jnp.mean(self._weights * (action - wanted) ** 2)
+            loss = jnp.where(now.alive, jnp.log1p(away), 0.0)
             done = self._act(key_noise, share * wanted + (1 - share) * action)
             observation, state, reward, terminated, truncated, _ = world.advance(
                 key_world, now.world, done, world.default_params
