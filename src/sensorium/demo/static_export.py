@@ -113,9 +113,7 @@ def _sensory(name: str, policy: Policy) -> dict[str, Any]:
 
 def _layers(policy: SensoryPolicy | FeedForwardPolicy) -> list[dict[str, Any]]:
     layers = policy.controller.layers
-    return [
-        {"weight": _numbers(layer.weight), "bias": _numbers(layer.bias)} for layer in layers
-    ]
+    return [{"weight": _numbers(layer.weight), "bias": _numbers(layer.bias)} for layer in layers]
 
 
 def _numbers(array: Array | np.ndarray) -> Any:

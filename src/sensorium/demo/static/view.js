@@ -74,13 +74,13 @@ var Sensorium = Sensorium || {};
     }
   };
 
-  // Sensors on the left, places on the right with what they read
+  // Sensors on the left, places on the right; beside each the attention to it, query by query, and what it reads
   Sensorium.drawWires = (canvas, session) => {
     const { context, width, height } = prepare(canvas);
     const { wires, noise } = session;
     const heard = session.heard(), most = Math.max(1e-6, ...heard);
     const sources = Sensorium.SENSORS.length + (noise > 0 ? 1 : 0);
-    const left = 118, right = width - 74;
+    const left = 118, strip = Math.min(80, width / 6), right = width - strip - 66;
     const source = (sensor) => {
       const row = sensor < 0 ? sources - 1 : sensor;
       return 16 + ((row + 0.5) * (height - 32)) / sources;
@@ -113,16 +113,33 @@ var Sensorium = Sensorium || {};
       context.fillStyle = colours.ink;
       context.fillText(name, left - 12, source(sensor));
     });
-    const size = Math.min(5, 130 / wires.length), zero = right + 38;
+    const size = Math.min(5, 130 / wires.length), zero = width - 28;
+    const tall = Math.max(2, Math.min(14, ((height - 32) / wires.length) * 0.7));
     line(context, [zero, 12], [zero, height - 12], 1, colours.line);
     wires.forEach((sensor, i) => {
+      const y = place(i);
       context.fillStyle = ofSensor(sensor);
       context.beginPath();
-      context.arc(right, place(i), size, 0, 7);
+      context.arc(right, y, size, 0, 7);
       context.fill();
-      const reading = 30 * Math.tanh(session.arriving[0][i] / 3);
-      line(context, [zero, place(i)], [zero + reading, place(i)], Math.max(1.5, size), ofSensor(sensor));
+      const reading = 26 * Math.tanh(session.arriving[0][i] / 3);
+      line(context, [zero, y], [zero + reading, y], Math.max(1.5, size), ofSensor(sensor));
+      const attention = session.agent.attention[i] || [];
+      attention.forEach((value, query) => {
+        context.globalAlpha = Math.min(1, Math.abs(value));
+        context.fillStyle = value > 0 ? colours.up : colours.down;
+        const from = Math.round((query * strip) / attention.length);
+        const to = Math.round(((query + 1) * strip) / attention.length);
+        context.fillRect(right + 10 + from, y - tall / 2, to - from, tall);
+      });
+      context.globalAlpha = 1;
     });
+    context.fillStyle = colours.soft;
+    context.font = "11px system-ui, sans-serif";
+    context.textAlign = "left";
+    context.fillText("attention", right + 10, 6);
+    context.textAlign = "right";
+    context.fillText("reading", width, 6);
     context.textBaseline = "alphabetic";
     canvas.setAttribute("aria-label", `Places in order: ${
       wires.slice(0, 20).map((sensor) => Sensorium.SENSORS[sensor] || "noise").join(", ")}${
@@ -139,7 +156,8 @@ var Sensorium = Sensorium || {};
       code.forEach((value, row) => {
         context.globalAlpha = Math.min(1, Math.abs(value));
         context.fillStyle = value > 0 ? colours.up : colours.down;
-        context.fillRect(column * step, row * tall, step, tall + 0.5);
+        const top = Math.round(row * tall);
+        context.fillRect(column * step, top, step, Math.round((row + 1) * tall) - top);
       });
     });
     context.globalAlpha = 1;
