@@ -175,6 +175,16 @@ def test_left_alone_for_a_thousand_steps(page_path, open_page):
         assert part.max() < 1e-4
 
 
+def test_left_alone_in_a_swing_up(page_path, open_page):
+    """A small difference grows there; it takes a while, and until then the episode is the same."""
+    page = open_page(page_path.as_uri())
+    worst = differences(page, "cartpole-pi", (0.1, 0.0, 3.2, 0.0), orders(1), False)
+    apart = np.maximum.reduce(worst) > 1e-4
+    parted = int(np.argmax(apart)) if apart.any() else STEPS
+    print("left alone in a swing-up: 1e-4 holds for", parted, "steps; at most", np.max(worst))
+    assert parted > 50
+
+
 def test_rival_and_reward_are_those_of_python(page_path, open_page):
     page = open_page(page_path.as_uri())
     rival = zoo.load(static_export.RIVAL)

@@ -22,7 +22,7 @@ var Sensorium = Sensorium || {};
       this.copies = 1;
       this.every = 0; // steps between reshuffles; 0 for never
       this.wires = []; // the sensor that arrives in each place, -1 for noise
-      this.reset(1);
+      this.reset(2); // both agents swing up from this start
     }
 
     // A new start; wires stay as they are
