@@ -27,6 +27,7 @@ LAYERS = [
     {"zoo"},
     {"analysis"},
     {"reproduce"},
+    {"demo"},
     {"cli"},
     {"__main__"},
 ]
@@ -42,6 +43,8 @@ HEAVY = {
     "minari": {"bridges"},
     "pybullet_envs_gymnasium": {"bridges"},
     "ray": {"rollout"},
+    "jax2onnx": {"zoo"},
+    "onnxruntime": {"zoo"},
     "gymnax": set(),
 }
 

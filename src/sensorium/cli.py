@@ -3,7 +3,8 @@
 sensorium train cartpole-pi        sensorium eval cartpole-pi --shuffle --noise-channels 5
 sensorium teach ant-fnn            sensorium clone --teacher ant-fnn --student ant-pi-clone
 sensorium reproduce table-2        sensorium show cartpole-pi --video out.mp4
-sensorium bench cartpole           sensorium zoo
+sensorium bench cartpole           sensorium export cartpole-pi --onnx agent.onnx
+sensorium zoo
 """
 
 import sys
@@ -332,6 +333,20 @@ def zoo(agent: Positional[str | None] = None, *, json: str | None = None) -> Non
     card.show_card(agent, json) if agent else card.show_all(json)
 
 
+def export(agent: Positional[str], *, onnx: Path) -> None:
+    """Write one step of an agent for other programs, checked against the agent itself.
+
+    Args:
+        agent: A name of the zoo, a run directory, or a file.
+        onnx: The ONNX file to write.
+    """
+    from sensorium.zoo import load
+    from sensorium.zoo import onnx as to_onnx
+
+    written = to_onnx.export(load(agent), onnx)
+    Console(stderr=True, highlight=False).print(str(written), markup=False, soft_wrap=True)
+
+
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train,
     "teach": teach,
@@ -339,6 +354,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "eval": evaluate,
     "reproduce": reproduce,
     "show": show,
+    "export": export,
     "bench": bench,
     "zoo": zoo,
 }

@@ -43,6 +43,10 @@ class WriteError(SensoriumError, OSError):
     """A file could not be written; nothing partial is left behind."""
 
 
+class ExportError(SensoriumError, RuntimeError):
+    """An agent cannot be written for other programs, or would act otherwise there."""
+
+
 class MissingExtraError(SensoriumError, ImportError):
     """An optional dependency is not installed."""
 

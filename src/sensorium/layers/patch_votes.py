@@ -19,7 +19,7 @@ from sensorium.layers.blockwise import sum_over_blocks
 from sensorium.layers.linear import Linear
 from sensorium.types import Key, Picture
 
-_ROWS = 64  # of the attention matrix at a time, which then stays in the cache
+ROWS_AT_A_TIME: int | None = 64  # of the attention matrix at a time, which then stays in the cache
 
 
 class PatchVotes(eqx.Module):
@@ -133,7 +133,7 @@ def votes(
         weights, total = _softmax(block, keys)
         return (1 / total) @ weights, ()
 
-    return sum_over_blocks(ask, queries.T, _ROWS)[0]
+    return sum_over_blocks(ask, queries.T, ROWS_AT_A_TIME)[0]
 
 
 def _softmax(
@@ -164,7 +164,7 @@ def _votes_back(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Arra
         to_keys = gradient[:, None] * both[:, :width] - both[:, width:]
         return to_keys, (weighted - mean * plain).T
 
-    to_keys, to_queries = sum_over_blocks(answer, queries.T, _ROWS)
+    to_keys, to_queries = sum_over_blocks(answer, queries.T, ROWS_AT_A_TIME)
     return to_queries.T, to_keys
 
 

@@ -1,0 +1,1 @@
+"""The page where one shuffles the senses of an agent while it acts."""

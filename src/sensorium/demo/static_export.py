@@ -1,0 +1,132 @@
+"""The demo as a folder of plain files: cart-pole, agents and page run in the browser, nothing is served.
+
+python -m sensorium.demo.static_export DIR
+
+The page opens from a web server or by a double click. What is in `static/` is copied as it is; only
+`weights.js` is made: weights as decimal numbers that read back as the very float32.
+"""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from jaxtyping import Array
+from rich.console import Console
+
+from sensorium import __version__
+from sensorium.errors import ConfigError, WriteError
+from sensorium.layers import AttentionNeuron
+from sensorium.policies import FeedForwardPolicy, Policy, SensoryPolicy
+from sensorium.zoo import load
+
+WORLD = "CartPoleSwingUpHarder"
+RIVAL = "cartpole-fnn"
+BESIDE = ("cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-reshuffle")
+"""Agents that one can choose on the page, beside the one that it is made for."""
+_STATIC = Path(__file__).parent / "static"
+
+
+def export(directory: Path, agent: str = "cartpole-pi") -> Path:
+    """Write the demo as static files.
+
+    Args:
+        directory: The folder to create, or to replace if the demo was written there before.
+        agent: An AttentionNeuron agent of CartPole: a name of the zoo, a run directory or a file.
+
+    Returns:
+        The page to open.
+
+    Raises:
+        UnknownNameError: There is no such agent.
+        ConfigError: It is no AttentionNeuron agent of CartPole, or the folder holds something else.
+        WriteError: The files could not be written; nothing is left behind.
+    """
+    directory = Path(directory).absolute()
+    if directory.exists() and not _is_ours(directory):
+        raise ConfigError(f"{directory} holds other things than the demo; name a new folder.")
+    script = f"// Made by Sensorium {__version__}\nSensorium.weights = {_weights(agent)};\n"
+    temporary = None
+    try:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}."))
+        made = temporary / "demo"
+        shutil.copytree(_STATIC, made)
+        (made / "weights.js").write_text(script)
+        if directory.exists():
+            os.replace(directory, temporary / "before")
+        os.replace(made, directory)
+    except OSError as error:
+        raise WriteError(f"Could not write {directory}: {error.strerror or error}.") from error
+    finally:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return directory / "index.html"
+
+
+def _is_ours(directory: Path) -> bool:
+    """Whether a folder is empty, or holds nothing but what was written by `export`."""
+    ours = {path.name for path in _STATIC.iterdir()} | {"weights.js"}
+    return directory.is_dir() and {path.name for path in directory.iterdir()} <= ours
+
+
+def _weights(agent: str) -> str:
+    """All agents of the page, as JSON."""
+    first = load(agent)
+    if first.recipe.env != WORLD:
+        raise ConfigError(f"The page runs {WORLD}, but {first.name} lives in {first.recipe.env}.")
+    agents = {first.name: _sensory(first.name, first.policy)}
+    for name in BESIDE:
+        if name not in agents:
+            agents[name] = _sensory(name, load(name).policy)
+    rival = load(RIVAL).policy
+    assert isinstance(rival, FeedForwardPolicy)
+    fixed = {"scales": rival.input_scales, "layers": _layers(rival)}
+    return json.dumps({"agents": agents, "rival": {"name": RIVAL, **fixed}}, indent=None)
+
+
+def _sensory(name: str, policy: Policy) -> dict[str, Any]:
+    """An AttentionNeuron agent, as `agent.js` reads it."""
+    layer = policy.layer if isinstance(policy, SensoryPolicy) else None
+    if not isinstance(layer, AttentionNeuron) or layer.nonlinear_keys is not None:
+        raise ConfigError(f"The page runs AttentionNeuron agents without NLA, which {name} is not.")
+    assert isinstance(policy, SensoryPolicy)
+    # Queries never change, so they and the projection of the keys are one M x H matrix
+    queries = layer.queries().T
+    scale = layer.key_weight.shape[0] ** -0.5 if layer.scale else 1.0
+    bias = 0.0 if layer.key_bias is None else queries @ layer.key_bias
+    return {
+        "inputs": _numbers(layer.lstm.weight_ih),
+        "recurrent": _numbers(layer.lstm.weight_hh),
+        "bias": _numbers(layer.lstm.bias_ih + layer.lstm.bias_hh),
+        "look": _numbers(queries @ layer.key_weight * scale),
+        "lookBias": _numbers(np.broadcast_to(np.asarray(bias * scale), layer.num_queries)),
+        "layers": _layers(policy),
+        "codeScale": policy.code_scale,
+        "hearsCode": policy.code_feedback,
+    }
+
+
+def _layers(policy: SensoryPolicy | FeedForwardPolicy) -> list[dict[str, Any]]:
+    layers = policy.controller.layers
+    return [{"weight": _numbers(layer.weight), "bias": _numbers(layer.bias)} for layer in layers]
+
+
+def _numbers(array: Array | np.ndarray) -> Any:
+    """Nested lists of the shortest decimals that are the same float32."""
+    array = np.asarray(array, np.float32)
+    shortest = np.vectorize(lambda value: float(str(np.float32(value))), otypes=[float])
+    return shortest(array).tolist()
+
+
+def main(directory: tyro.conf.Positional[Path], agent: str = "cartpole-pi") -> None:
+    """Write the demo into DIRECTORY."""
+    Console().print(f"Wrote {export(directory, agent)}.", highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

@@ -1,0 +1,342 @@
+"""Agents for everybody else: one step of a policy as an ONNX file, which runs wherever there is a runtime.
+
+    observation, carry.*  ->  action, next_carry.*, attention
+
+Feed `next_carry.*` back as `carry.*`. The metadata of the file say which agent it is, what it senses and what
+each part of its first carry is filled with. Agents of scalar sensors take any number of them where the
+policy does: one file, its axis `N` is free. Feed-forward agents, nonlinear attention as published and
+agents that see have the size that they were exported for.
+
+jax2onnx translates, and onnxruntime then acts side by side with the policy on made-up observations: a file
+that does otherwise is not written.
+"""
+
+import contextlib
+import dataclasses
+import json
+import logging
+import warnings
+from collections.abc import Iterable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from sensorium.envs import Environment
+from sensorium.errors import ConfigError, ExportError, MissingExtraError
+from sensorium.layers import patch_votes
+from sensorium.policies import Policy, Trace, num_parameters
+from sensorium.serialisation import atomic_write
+from sensorium.types import PyTree, Senses, senses_of, shape_of
+from sensorium.zoo.agent import Agent
+
+TOLERANCE = 1e-4
+"""How far any output of a file may be from the policy's, in units of itself where it is larger than 1."""
+STEPS = 100
+"""How many steps a file is checked for, with each number of sensors."""
+_TIES = 0.05  # share of steps in which a tie may be broken the other way
+_OPSET, _IR_VERSION = 21, 10  # what onnxruntime has read since 1.20
+
+
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    path: Path
+    senses: Senses
+    """Scalar sensors, or the shape of pictures, that the agent was made for."""
+    any_number: bool
+    """Whether it takes any number of sensors; else exactly `senses`."""
+    difference: float
+    """The largest that the check has seen, in units of `TOLERANCE`."""
+
+    def __str__(self) -> str:
+        shape = " x ".join(map(str, shape_of(self.senses)))
+        takes = (
+            "any number of sensors" if self.any_number else f"exactly {shape}, its axes are fixed"
+        )
+        return (
+            f"Wrote {self.path}, which takes {takes}; onnxruntime acts as the agent does to "
+            f"{self.difference * TOLERANCE:.1e} (allowed: {TOLERANCE:g})."
+        )
+
+
+def export(agent: Agent, path: Path | str) -> Exported:
+    """Write one step of an agent as an ONNX file, checked against the agent itself.
+
+    Args:
+        agent: Any agent.
+        path: The file to create or replace, atomically.
+
+    Raises:
+        MissingExtraError: jax2onnx or onnxruntime is not installed.
+        ExportError: The agent cannot be translated, or the translation acts otherwise.
+        WriteError: The file could not be written.
+    """
+    world = agent.recipe.make_world()
+    facts = {
+        "agent": agent.name,
+        "summary": agent.recipe.summary,
+        "world": agent.recipe.env,
+    }
+    if isinstance(world, Environment) and isinstance(world.senses, int):
+        facts["sensor_names"] = json.dumps(world.sensor_names)
+    return export_policy(agent.policy, world.senses, path, facts)
+
+
+def export_policy(
+    policy: Policy, senses: Senses, path: Path | str, facts: dict[str, str] | None = None
+) -> Exported:
+    """As `export`, of any policy.
+
+    Args:
+        policy: The policy.
+        senses: N, or the shape of the pictures; where the policy takes any N, so does the file.
+        path: The file to create or replace, atomically.
+        facts: More to say in the metadata.
+
+    Raises:
+        ConfigError: The policy cannot work with such senses.
+    """
+    onnx, runtime = _libraries()
+    free = takes_any_number(policy, senses)
+    model = _translate(onnx, policy, senses, free)
+    first = _named(policy.initial_carry(senses), "carry")
+    meta = {
+        **(facts or {}),
+        "policy": type(policy).__name__,
+        "parameters": str(num_parameters(policy)),
+        "sensors": "any number" if free else " x ".join(map(str, shape_of(senses))),
+        "actions": str(policy.num_actions),
+        "hidden_rows": str(policy.hidden_rows),
+        "first_carry": json.dumps({name: _filling(leaf) for name, leaf in first.items()}),
+        "sensorium": version("sensorium"),
+    }
+    onnx.helper.set_model_props(model, {name: value for name, value in meta.items() if value})
+    content = model.SerializeToString()
+    session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    sizes = (senses, 1, 2 * senses + 1) if free and isinstance(senses, int) else (senses,)
+    difference = max(difference_from(session, policy, size) for size in sizes)
+    if not difference <= 1:
+        raise ExportError(
+            f"The ONNX file would act otherwise than the agent (by {difference * TOLERANCE:.1e}, allowed are "
+            f"{TOLERANCE:g}) and was not written."
+        )
+    with atomic_write(path) as file:
+        file.write(content)
+    return Exported(Path(path), senses, free, difference)
+
+
+def takes_any_number(policy: Policy, senses: Senses) -> bool:
+    """Whether a policy of scalar sensors works with another number of them than `senses`."""
+    policy.initial_carry(senses)
+    if not isinstance(senses, int):
+        return False
+    try:
+        policy.initial_carry(senses + 1)
+    except ConfigError:
+        return False
+    return True
+
+
+def difference_from(session: Any, policy: Policy, senses: Senses, steps: int = STEPS) -> float:
+    """How far an ONNX file acts from a policy, in units of `TOLERANCE`; 1 or less is the same.
+
+    Both take each step of a made-up episode from the same carry, the policy's. Left to themselves they would
+    part where the policy is chaotic, as would the policy on another processor. Where two patches tie for a
+    place among the best, rounding decides: such steps, one in twenty at most, do not count.
+
+    Args:
+        session: An `onnxruntime.InferenceSession`.
+        policy: The policy.
+        senses: N, or the shape of the pictures.
+        steps: How many.
+    """
+    rng = np.random.default_rng(0)
+    carry = policy.initial_carry(senses)
+    names = [output.name for output in session.get_outputs()]
+    step = eqx.filter_jit(type(policy).step)
+    worst, ties = 0.0, 0
+    for _ in range(steps):
+        observation = _made_up(rng, shape_of(senses))
+        before = {name: np.asarray(leaf) for name, leaf in _named(carry, "carry").items()}
+        said = session.run(names, {"observation": observation, **before})
+        result = step(policy, jnp.asarray(observation), carry)
+        ours = _outputs(*result)
+        apart = _apart([ours[name] for name in names], said)
+        doubtful = apart > 1 >= worst and ties < steps * _TIES
+        if doubtful and _is_tie(policy, step, observation, carry):
+            ties += 1
+        else:
+            worst = max(worst, apart)
+        carry = result[1]
+    return worst
+
+
+def _is_tie(policy: Policy, step: Any, observation: np.ndarray, carry: PyTree) -> bool:
+    """Whether the policy itself acts otherwise once its weights change by a millionth."""
+    rng = np.random.default_rng(0)
+
+    def changed(leaf: Any) -> Any:
+        if not eqx.is_inexact_array(leaf):
+            return leaf
+        return leaf * (1 + 1e-6 * jnp.asarray(rng.choice([-1, 1], leaf.shape), leaf.dtype))
+
+    plain = _outputs(*step(policy, observation, carry)).values()
+    for _ in range(16):
+        other = _outputs(*step(jax.tree.map(changed, policy), observation, carry)).values()
+        if _apart(plain, other) > 1:
+            return True
+    return False
+
+
+def _apart(ours: Iterable[Any], theirs: Iterable[Any]) -> float:
+    """The largest difference of two sets of outputs, in units of `TOLERANCE`; NaN is infinitely far."""
+    worst = 0.0
+    for mine, other in zip(ours, theirs, strict=True):
+        mine, other = np.asarray(mine, np.float64), np.asarray(other, np.float64)
+        apart = np.abs(mine - other) / np.maximum(1, np.abs(mine)) / TOLERANCE
+        worst = max(worst, float(np.max(np.nan_to_num(apart, nan=np.inf), initial=0.0)))
+    return worst
+
+
+def _libraries() -> tuple[Any, Any]:
+    """The onnx package and onnxruntime."""
+    try:
+        with _quiet():
+            import jax2onnx  # noqa: F401
+            import onnx
+            import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError(
+            f"Exporting to ONNX needs {error.name}: pip install 'sensorium[export]'."
+        ) from error
+    return onnx, onnxruntime
+
+
+def _translate(onnx: Any, policy: Policy, senses: Senses, free: bool) -> Any:
+    """The model, its inputs and outputs by readable names."""
+    from jax2onnx import to_onnx
+
+    carry = policy.initial_carry(senses)
+    leaves, structure = jax.tree.flatten(carry)
+    names: list[str] = []
+
+    def step(observation: Any, *leaves: Any) -> tuple[Any, ...]:
+        outputs = _outputs(*policy.step(observation, jax.tree.unflatten(structure, leaves)))
+        names[:] = outputs
+        return tuple(outputs.values())
+
+    shapes = [jnp.shape(leaf) for leaf in leaves]
+    if free and isinstance(senses, int):
+        other = [jnp.shape(leaf) for leaf in jax.tree.leaves(policy.initial_carry(senses + 1))]
+        shapes = [_with_free_axis(*pair) for pair in zip(shapes, other, strict=True)]
+    kind = jnp.float32 if isinstance(senses, int) else jnp.uint8
+    observation = jax.ShapeDtypeStruct(("N",) if free else shape_of(senses), kind)
+    inputs = [observation] + [
+        jax.ShapeDtypeStruct(shape, leaf.dtype) for shape, leaf in zip(shapes, leaves, strict=True)
+    ]
+    try:
+        with _quiet(), _whole_votes():
+            model = to_onnx(
+                step,
+                inputs,
+                model_name="sensorium",
+                opset=_OPSET,
+                input_names=["observation", *_named(carry, "carry")],
+            )
+    except Exception as error:
+        raise ExportError(
+            f"jax2onnx cannot translate {type(policy).__name__}: {type(error).__name__}: {error}."
+        ) from error
+    model.ir_version = _IR_VERSION
+    _name_outputs(onnx, model.graph, names)
+    del model.graph.value_info[
+        :
+    ]  # what jax2onnx notes of shapes in between is wrong where it broadcasts
+    onnx.checker.check_model(model)
+    return model
+
+
+def _name_outputs(onnx: Any, graph: Any, names: list[str]) -> None:
+    """Name what a graph gives.
+
+    A value that is two outputs, such as an action that is also remembered, is handed on for the second; not
+    for all, since onnxruntime 1.31 loses track of some values that are.
+    """
+    final: dict[str, str] = {}
+    for output, name in zip(graph.output, names, strict=True):
+        if output.name in final:
+            graph.node.append(onnx.helper.make_node("Identity", [final[output.name]], [name]))
+        final.setdefault(output.name, name)
+        output.name = name
+    for node in graph.node:
+        node.input[:] = [final.get(value, value) for value in node.input]
+        node.output[:] = [final.get(value, value) for value in node.output]
+
+
+def _with_free_axis(shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[Any, ...]:
+    """A shape whose axes that grow with the number of sensors are named N."""
+    return tuple("N" if a != b else a for a, b in zip(shape, other, strict=True))
+
+
+def _outputs(action: Any, carry: PyTree, trace: Trace) -> dict[str, Any]:
+    """All that a step gives, by name."""
+    outputs = {"action": action, **_named(carry, "next_carry")}
+    return outputs if trace.attention is None else {**outputs, "attention": trace.attention}
+
+
+def _named(carry: PyTree, root: str) -> dict[str, Any]:
+    """Parts of a carry by their path, such as `carry.memory.hidden`."""
+    paths, _ = jax.tree_util.tree_flatten_with_path(carry)
+    return {root + jax.tree_util.keystr(path): leaf for path, leaf in paths}
+
+
+def _filling(leaf: Any) -> Any:
+    """The one value that a part of a first carry is filled with."""
+    (value,) = np.unique(np.asarray(leaf)).tolist() or (0.0,)
+    return value
+
+
+def _made_up(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Readings; or a picture of a few rectangles in some noise, where some patches stand out."""
+    if isinstance(senses_of(shape), int):
+        return rng.normal(size=shape).astype(np.float32)
+    picture = rng.integers(0, 64, shape)
+    for _ in range(6):
+        top, left = rng.integers(0, shape[0]), rng.integers(0, shape[1])
+        high, wide = rng.integers(4, 32, 2)
+        picture[top : top + high, left : left + wide] += rng.integers(0, 191, shape[2])
+    picture = np.clip(picture, 0, 255)
+    if shape[2] == 3:
+        # Greys that are nearly whole numbers would be rounded up here and down there
+        near = np.abs((picture @ (299, 587, 114) + 500) % 1000 - 500) < 50
+        picture[..., 2] ^= near
+    return picture.astype(np.uint8)
+
+
+@contextlib.contextmanager
+def _whole_votes() -> Iterator[None]:
+    """Votes without their loop over blocks of rows, which jax2onnx cannot follow into what it closes over."""
+    rows, patch_votes.ROWS_AT_A_TIME = patch_votes.ROWS_AT_A_TIME, None
+    try:
+        yield
+    finally:
+        patch_votes.ROWS_AT_A_TIME = rows
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without jax2onnx's remarks on what it does not use, and on what JAX is about to rename."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            yield
+    finally:
+        logging.disable(before)
