@@ -18,7 +18,7 @@ import tyro
 from jaxtyping import Array
 from rich.console import Console
 
-from sensorium import __version__
+import sensorium
 from sensorium.errors import ConfigError, WriteError
 from sensorium.layers import AttentionNeuron
 from sensorium.policies import FeedForwardPolicy, Policy, SensoryPolicy
@@ -49,7 +49,9 @@ def export(directory: Path, agent: str = "cartpole-pi") -> Path:
     directory = Path(directory).absolute()
     if directory.exists() and not _is_ours(directory):
         raise ConfigError(f"{directory} holds other things than the demo; name a new folder.")
-    script = f"// Made by Sensorium {__version__}\nSensorium.weights = {_weights(agent)};\n"
+    script = (
+        f"// Made by Sensorium {sensorium.__version__}\nSensorium.weights = {_weights(agent)};\n"
+    )
     temporary = None
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)

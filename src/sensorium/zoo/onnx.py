@@ -17,7 +17,6 @@ import json
 import logging
 import warnings
 from collections.abc import Iterable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+import sensorium
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError, ExportError, MissingExtraError
 from sensorium.layers import patch_votes
@@ -114,7 +114,7 @@ def export_policy(
         "actions": str(policy.num_actions),
         "hidden_rows": str(policy.hidden_rows),
         "first_carry": json.dumps({name: _filling(leaf) for name, leaf in first.items()}),
-        "sensorium": version("sensorium"),
+        "sensorium": sensorium.__version__,
     }
     onnx.helper.set_model_props(model, {name: value for name, value in meta.items() if value})
     content = model.SerializeToString()
