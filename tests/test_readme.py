@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sensorium.reproduce.published import (
     AA_TABLE_3,
+    AN_TABLE_5,
     AN_TABLE_6,
     AN_TABLE_6_ANT,
     an_table_2,
@@ -47,12 +48,17 @@ COLUMNS = {
         "background waves": "waves",
         "background mosaic": "mosaic",
         "background crossroads": "crossroads",
+        "shuffled": "shuffled",
+        "reshuffled every 25": "every 25",
     },
 }
 PAPERS = {
     "cartpole": lambda name: an_table_2(name) | (AN_TABLE_6 if "pi" in name else {}),
     "ant": lambda name: an_table_4(name) | (AN_TABLE_6_ANT if "pi" in name else {}),
-    "carracing": lambda name: AA_TABLE_3 if "attention-agent" in name else {},
+    "carracing": lambda name: {
+        "carracing-attention-agent": AA_TABLE_3,
+        "carracing-pi": AN_TABLE_5,
+    }.get(name, {}),
 }
 
 
