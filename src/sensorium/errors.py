@@ -43,6 +43,10 @@ class WriteError(SensoriumError, OSError):
     """A file could not be written; nothing partial is left behind."""
 
 
+class MessageError(SensoriumError, ValueError):
+    """A visitor of the demo sent what the page never sends, or a picture that is none."""
+
+
 class MissingExtraError(SensoriumError, ImportError):
     """An optional dependency is not installed."""
 
