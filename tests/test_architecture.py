@@ -27,6 +27,7 @@ LAYERS = [
     {"zoo"},
     {"analysis"},
     {"reproduce"},
+    {"demo"},
     {"cli"},
     {"__main__"},
 ]
@@ -43,6 +44,8 @@ HEAVY = {
     "pybullet_envs_gymnasium": {"bridges"},
     "ray": {"rollout"},
     "gymnax": set(),
+    "starlette": {"demo"},
+    "uvicorn": {"demo"},
 }
 
 

@@ -29,7 +29,7 @@ def skeleton(env: gymnasium.Env) -> Float[np.ndarray, "points 3"]:
 
 
 def kick(env: gymnasium.Env, strength: float) -> None:
-    """Push the ant to its left (or right, below zero) by a part of full strength; nothing for other bodies."""
+    """Push the ant sideways by a part of full strength, from -1 to 1; other bodies stay."""
     body = _ant(env)
     if body is None:
         return

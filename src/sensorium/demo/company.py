@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from sensorium.bridges.from_gymnasium import HostWorld
-
 from sensorium.demo.senses import Patches, Rewirable, Wires
-from sensorium.envs import Environment, World
+from sensorium.envs import CarRacingState, Environment, World
 from sensorium.errors import ConfigError, did_you_mean
 from sensorium.policies import FeedForwardPolicy, Policy
 from sensorium.rollout import make_world
@@ -38,6 +38,9 @@ class Player(NamedTuple):
     """An agent in an episode on the device."""
 
     state: PyTree
+    """Of the world, without what stays as it is."""
+    ground: PyTree
+    """What stays: a track and its texture."""
     observation: Any
     carry: PyTree
     inside: Inside
@@ -89,8 +92,13 @@ class DevicePerformer(Performer):
         super().__init__(policy, senses, inputs)
         self.world = world
         self.begin = jax.jit(self._begin)
-        self.advance = jax.jit(self._advance, static_argnames="copies")
-        self.step = jax.jit(self._step, static_argnames="copies")
+        self._going_on = jax.jit(self._go_on, static_argnames="copies")
+
+    def advance(self, player: Player, key: Key, drawn: Any, count: int, copies: int) -> Player:
+        """So many steps, or fewer if the episode ends."""
+        # What stays goes in but not out: the texture of a track has 21 MB, which would be copied
+        after = self._going_on(player, key, drawn, np.int32(count), copies=copies)
+        return after._replace(ground=player.ground)
 
     def _begin(self, key: Key, drawn: Any) -> Player:
         """The start that a key gives."""
@@ -101,31 +109,43 @@ class DevicePerformer(Performer):
         )
         inside = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
         no = jnp.zeros((), bool)
-        return Player(state, observation, carry, inside, jnp.zeros(()), no, no)
+        return Player(*_apart(state), observation, carry, inside, jnp.zeros(()), no, no)
 
-    def _step(self, player: Player, key: Key, drawn: Any, copies: int) -> Player:
-        """One step of agent and world."""
-        now = jax.random.fold_in(key, self.world.time(player.state))
-        key_senses, key_world = jax.random.split(now)
-        inside, carry = self._hear(key_senses, drawn, player.observation, player.carry, copies)
-        observation, state, reward, failed, late, _ = self.world.advance(
-            key_world, player.state, inside.action
-        )
-        total = player.total + reward
-        return Player(state, observation, carry, inside, total, failed | late, failed)
-
-    def _advance(
-        self, player: Player, key: Key, drawn: Any, count: Array, copies: int
-    ) -> Player:
-        """So many steps, or fewer if the episode ends."""
+    def _go_on(self, player: Player, key: Key, drawn: Any, count: Array, copies: int) -> Player:
+        ground = player.ground
 
         def going(now: tuple[Array, Player]) -> Array:
             return (now[0] < count) & ~now[1].ended
 
         def step(now: tuple[Array, Player]) -> tuple[Array, Player]:
-            return now[0] + 1, self._step(now[1], key, drawn, copies)
+            number, player = now
+            key_now = jax.random.fold_in(key, self.world.time(player.state))
+            key_senses, key_world = jax.random.split(key_now)
+            inside, carry = self._hear(key_senses, drawn, player.observation, player.carry, copies)
+            observation, state, reward, failed, late, _ = self.world.advance(
+                key_world, _together(player.state, ground), inside.action
+            )
+            total = player.total + reward
+            state, _ = _apart(state)
+            ended = failed | late
+            return number + 1, Player(state, (), observation, carry, inside, total, ended, failed)
 
-        return jax.lax.while_loop(going, step, (jnp.zeros((), jnp.int32), player))[1]
+        start = (jnp.zeros((), jnp.int32), player._replace(ground=()))
+        return jax.lax.while_loop(going, step, start)[1]
+
+
+def _apart(state: Any) -> tuple[PyTree, PyTree]:
+    """What moves in a world, and what stays for an episode."""
+    if isinstance(state, CarRacingState):
+        rest = state._replace(canvas=None, road=())  # type: ignore[arg-type]
+        return rest, (state.road, state.canvas)
+    return state, ()
+
+
+def _together(state: Any, ground: PyTree) -> PyTree:
+    if isinstance(state, CarRacingState):
+        return state._replace(road=ground[0], canvas=ground[1])
+    return state
 
 
 class Company:

@@ -10,7 +10,7 @@ import numpy as np
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.opening import open_env
 from sensorium.bridges.skeleton import kick, skeleton
-from sensorium.demo.company import Company, Performer
+from sensorium.demo.company import Company, Inside, Performer
 from sensorium.demo.stage import Stage, Standing, keep_memory
 from sensorium.types import Key
 
@@ -64,7 +64,8 @@ class _Actor:
             self.env: gymnasium.Env = open_env(world.name)
 
     def begin(self, seed: int, key: Key, drawn: Any) -> None:
-        self.key, self.carry, self.inside = key, self.performer.blank(drawn), None
+        self.key, self.carry = key, self.performer.blank(drawn)
+        self.inside: Inside | None = None
         self.total, self.time, self.ended = 0.0, 0, ""
         self.observation, _ = self.env.reset(seed=seed)
 
@@ -73,8 +74,9 @@ class _Actor:
         inside, self.carry = self.performer.hear(
             key, drawn, np.asarray(self.observation, np.float32), self.carry, copies=copies
         )
-        self.inside = jax.tree.map(np.asarray, inside)
-        command = self.world.to_env_actions(self.inside.action[None])[0]
+        inside = jax.tree.map(np.asarray, inside)
+        command = self.world.to_env_actions(inside.action[None])[0]
+        self.inside = inside
         self.observation, reward, failed, late, _ = self.env.step(command)
         self.total, self.time = self.total + float(reward), self.time + 1
         self.ended = "failed" if failed else "time" if late else ""

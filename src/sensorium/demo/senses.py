@@ -1,10 +1,10 @@
 """Wires and patches that can change while compiled code runs.
 
-The perturbations of `sensorium.perturbations` are values that code is compiled for. A visitor changes them many
-times a minute, so here the same things are arrays that go into code compiled once: which sensor each place
-carries, what each patch of a picture shows. Numbers that would change a shape are avoided by places that stay empty:
-an AttentionNeuron sums over its sensors, so one that reads zero and remembers nothing is one that is not there,
-up to rounding. Other agents are given exactly as many places as there are, and compiled anew for another number.
+The perturbations of `sensorium.perturbations` are values that code is compiled for. A visitor changes them
+many times a minute, so here the same things are arrays that go into code compiled once: which sensor each
+place carries, what each patch of a picture shows. Shapes do not change, as there are places that stay empty:
+an AttentionNeuron sums over its sensors, so one that reads zero and remembers nothing is one that is not
+there, up to rounding. Other agents get exactly as many places as there are, and are compiled for each number.
 """
 
 import abc

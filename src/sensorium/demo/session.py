@@ -30,12 +30,13 @@ _PAUSE = 1.2  # s of the world's time between the end of an episode and the next
 class Session:
     """A visitor's world. `act` on what they say, `advance`, send `frame`."""
 
-    def __init__(self, offer: Offer, controls: Controls):
+    def __init__(self, offer: Offer, controls: Controls, heard: int = 0):
         """Begin an episode.
 
         Args:
             offer: The agents to choose from.
             controls: As the visitor's link has them.
+            heard: Number of the message that has brought them.
 
         Raises:
             SensoriumError: There is no such agent, or it cannot live with these controls.
@@ -50,7 +51,13 @@ class Session:
         self._stage: Stage = (
             HostStage(self._company) if isinstance(world, HostWorld) else DeviceStage(self._company)
         )
-        self._heard, self._episode = 0, 0
+        self.episode = 0
+        """Number of the episode, from 1."""
+        self.heard = heard
+        """Number of the last message that was done."""
+        self._surplus = 0.0
+        self._turn, self._age, self._rested = 0, 0, 0
+        self._drawn: Any = None
         self._begin()
 
     @property
@@ -62,6 +69,11 @@ class Session:
     def picture_shape(self) -> tuple[int, ...] | None:
         """Of backgrounds that can be dropped here; None in a world without pictures."""
         return self._wires.shape if isinstance(self._wires, Patches) else None
+
+    @property
+    def takes_copies(self) -> bool:
+        """Whether sensors can be there several times without compiling anew for their number."""
+        return isinstance(self._wires, Wires) and not self._wires.exact
 
     def act(self, message: Message) -> "Session":
         """Do what the visitor says.
@@ -86,7 +98,7 @@ class Session:
             case "step":
                 if self.controls.paused:
                     self.advance(1)
-        after._heard = max(self._heard, message.number)
+        after.heard = max(self.heard, message.number)
         return after
 
     def drop(self, picture: UInt8[np.ndarray, "H W 3"]) -> None:
@@ -111,12 +123,20 @@ class Session:
             self._stage.advance(count, self._drawn, self.controls.copies)
             steps, self._age = steps - count, self._age + count
 
+    def advance_by(self, seconds: float) -> None:
+        """Go on by so much of the world's time; what is left of a step is kept for the next call."""
+        self._surplus += seconds * self.rate
+        steps = int(self._surplus + 1e-6)
+        self._surplus -= steps
+        self.advance(steps)
+
     def about(self) -> dict[str, Any]:
         """What stays the same until another agent is chosen, for the page to lay itself out."""
         company, world = self._company, self._company.world
         card = company.agent.card
         about: dict[str, Any] = {
             "agent": company.name,
+            "agents": sorted(self._offer.sources),
             "summary": company.agent.recipe.summary,
             "rival": company.rival,
             "kind": _KINDS.get(company.agent.recipe.env, "numbers"),
@@ -139,12 +159,13 @@ class Session:
         """What stays where it is for an episode: points (m) along a road."""
         return np.round(self._stage.scenery(), 2).tolist()
 
-    def frame(self) -> bytes:
-        """What there is to see now; see `messages.pack`."""
+    def frame(self, number: int = 0) -> bytes:
+        """What there is to see now; see `messages.pack`. The number comes back once it is drawn."""
         lead, rival = self._stage.standings()
         header: dict[str, Any] = {
-            "heard": self._heard,
-            "episode": self._episode,
+            "frame": number,
+            "heard": self.heard,
+            "episode": self.episode,
             "seed": self.controls.seed,
             "turn": self._turn,
             "lead": _score(lead),
@@ -169,8 +190,8 @@ class Session:
 
     def _begin(self) -> None:
         self._turn = self._age = self._rested = 0
-        self._episode += 1
-        self._span: np.ndarray | float = 1e-6
+        self.episode += 1
+        self._span: Any = 1e-6
         self._redraw()
         self._stage.begin(self.controls.seed, self._drawn)
 
@@ -221,6 +242,18 @@ class Session:
         return arrays
 
 
+def rehearse(offer: Offer, agent: str) -> None:
+    """Compile all that visitors' clicks may need of an agent; SensoriumError if it cannot be shown."""
+    session = Session(offer, Controls(agent=agent))
+    copies = range(1, messages.MOST_COPIES + 1) if session.takes_copies else (1,)
+    for number in reversed(copies):
+        session.act(Message("set", 0, {"copies": number}))
+        session.advance(1)
+    session.act(Message("push", 0, 0.0))
+    session.frame()
+    session.close()
+
+
 def _score(standing: Standing) -> dict[str, Any]:
     return {
         "total": round(standing.total, 2),
@@ -229,6 +262,6 @@ def _score(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _small(values: np.ndarray) -> Int8[np.ndarray, "..."]:
+def _small(values: Any) -> Int8[np.ndarray, "..."]:
     """Numbers from -1 to 1 in a byte each."""
     return np.rint(127 * np.clip(values, -1, 1)).astype(np.int8)

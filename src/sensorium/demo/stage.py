@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sensorium.demo.company import Company, DevicePerformer, Inside, Player
-from sensorium.envs import CarRacing, CartPoleState, CarRacingState
+from sensorium.envs import CarRacingState, CartPoleState
 from sensorium.types import PyTree
 
 PUSH = 1.5
@@ -59,6 +59,7 @@ class Stage(abc.ABC):
         """What stays where it is for an episode; of no points where there is nothing to draw."""
         return np.zeros((0, 2), np.float32)
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Free what is held."""
 
@@ -71,8 +72,6 @@ class DeviceStage(Stage):
         performers = (company.lead, company.second)
         self._cast = [each for each in performers if isinstance(each, DevicePerformer)]
         self._world = self._cast[0].world
-        # The texture of a track has 21 MB: a loop on the device would copy it
-        self._by_steps = isinstance(self._world, CarRacing)
         self._players: list[Player] = []
 
     def begin(self, seed: int, drawn: Any) -> None:
@@ -91,22 +90,16 @@ class DeviceStage(Stage):
     def advance(self, count: int, drawn: Any, copies: int) -> None:
         for place, performer in enumerate(self._cast):
             player = self._players[place]
-            if self._by_steps:
-                for _ in range(count):
-                    if player.ended:
-                        break
-                    player = performer.step(player, self._key, drawn, copies=copies)
-            else:
-                count_ = np.int32(count)
-                player = performer.advance(player, self._key, drawn, count_, copies=copies)
+            player = performer.advance(player, self._key, drawn, count, copies)
             self._players[place] = player
 
     def push(self, strength: float) -> None:
         for place, player in enumerate(self._players):
             state = _pushed(player.state, strength)
-            self._players[place] = player._replace(
-                state=state, observation=self._world.observe(state)
+            observation = (
+                self._world.observe(state) if state is not player.state else player.observation
             )
+            self._players[place] = player._replace(state=state, observation=observation)
 
     def standings(self) -> tuple[Standing, Standing | None]:
         first, *second = [self._standing(player) for player in self._players]
@@ -124,10 +117,13 @@ class DeviceStage(Stage):
         )
 
     def scenery(self) -> np.ndarray:
-        state = self._players[0].state
-        if isinstance(state, CarRacingState):
-            return np.asarray(state.road.lines).T[: int(state.road.size), :2].astype(np.float32)
+        if isinstance(self._players[0].state, CarRacingState):
+            road, _ = self._players[0].ground
+            return np.asarray(road.lines).T[: int(road.size), :2].astype(np.float32)
         return super().scenery()
+
+    def close(self) -> None:
+        self._players = []
 
 
 def keep_memory(old: PyTree, blank: PyTree) -> PyTree:
