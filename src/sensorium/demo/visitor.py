@@ -21,7 +21,7 @@ from sensorium.demo.doors import LOG
 from sensorium.demo.dropped import decode
 from sensorium.demo.messages import Controls, Message, change, parse
 from sensorium.demo.session import Session
-from sensorium.errors import MessageError, SensoriumError
+from sensorium.errors import ConfigError, MessageError, SensoriumError
 
 _FRAMES = 60  # a second, at most
 _AHEAD = 8  # frames on their way
@@ -54,6 +54,7 @@ class Visitor:
         self._socket, self._offer, self._agent = socket, offer, agent
         self._silence, self._stagehands, self._prepare = silence, stagehands, prepare
         self._session: Session | None = None
+        self._entering: asyncio.Task | None = None
         self._one_at_a_time = asyncio.Lock()
         self._news, self._drawn = asyncio.Event(), asyncio.Event()
         self._sent = self._seen = self._refusals = self._episode = 0
@@ -66,13 +67,13 @@ class Visitor:
         try:
             await asyncio.wait({showing, listening}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (showing, listening):
+            tasks = [task for task in (showing, listening, self._entering) if task is not None]
+            for task in tasks:
                 task.cancel()
-            results = await asyncio.gather(showing, listening, return_exceptions=True)
-            for result in results:
-                if isinstance(result, Exception) and not isinstance(
-                    result, WebSocketDisconnect | RuntimeError
-                ):
+            for result in await asyncio.gather(*tasks, return_exceptions=True):
+                # Who leaves while something is being sent to them has only left
+                gone = isinstance(result, WebSocketDisconnect | RuntimeError)
+                if isinstance(result, Exception) and not gone:
                     LOG.error("a session failed", exc_info=result)
             await self._leave()
 
@@ -118,7 +119,10 @@ class Visitor:
             self._seen = max(self._seen, min(message.value, self._sent))
             self._drawn.set()
         elif message.do == "set" and (self._session is None or "agent" in message.value):
-            await self._enter(message)
+            if self._entering is not None and not self._entering.done():
+                raise ConfigError("An agent is being prepared already; please wait.")
+            # Meanwhile messages are read, or the line would be taken for dead
+            self._entering = asyncio.create_task(self._enter(message))
         elif message.do != "here" and self._session is not None:
             async with self._one_at_a_time:
                 await self._work(self._session.act, message)
@@ -129,20 +133,19 @@ class Visitor:
         before = self._session
         controls = before.controls if before else Controls(agent=self._agent)
         controls = change(controls, message.value)
+        await self._tell({"preparing": controls.agent})
         try:
             await self._prepare(controls.agent)
-            async with self._one_at_a_time:
-                fresh = await self._work(Session, self._offer, controls, message.number)
+            fresh = await self._work(Session, self._offer, controls, message.number)
         except SensoriumError as error:
-            if before is not None:
-                raise
-            await self._refuse(error)  # a link that leads nowhere leads to the beginning
-            await self._enter(Message("set", message.number, {"agent": self._agent}))
+            await self._refuse(error)
+            if before is None:  # a link that leads nowhere leads to the beginning
+                await self._enter(Message("set", message.number, {}))
             return
-        self._session = fresh
-        if before is not None:
-            before.close()
-        self._episode = 0
+        async with self._one_at_a_time:
+            self._session, self._episode = fresh, 0
+            if before is not None:
+                before.close()
         await self._tell({"about": fresh.about()})
         await self._tell_state()
 
@@ -170,8 +173,8 @@ class Visitor:
                 self._drawn.clear()
                 await self._drawn.wait()
             async with self._one_at_a_time:
+                session = self._session or session  # another agent may have entered
                 frame = await self._work(self._next, session)
-                session = self._session or session
             if session.episode != self._episode:
                 self._episode = session.episode
                 await self._tell({"scenery": session.scenery(), **_state(session)})

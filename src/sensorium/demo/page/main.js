@@ -36,6 +36,7 @@ function greeting() {
 }
 
 function hear(news) {
+  if (news.preparing) tell(`Preparing ${news.preparing}, which takes a while the first time.`);
   if (news.about) begin(news.about);
   if (news.scenery) line = news.scenery;
   if (news.state) settle(news.state, news.heard);
@@ -76,7 +77,7 @@ function begin(next) {
   $("no-rival").hidden = Boolean(about.rival);
   $("no-rival").textContent = whyNoRival();
   $("summary").textContent = `${about.agent}: ${about.summary}`
-    + (about.parameters ? ` ${about.parameters.toLocaleString("en")} parameters.` : "");
+    + (about.parameters && !about.summary.includes("parameters") ? ` ${about.parameters.toLocaleString("en")} parameters.` : "");
   $("senses-note").textContent = note();
   $("lead").tabIndex = picture ? 0 : -1;
   $("lead").setAttribute("role", picture ? "application" : "img");
@@ -98,7 +99,7 @@ function whyNoRival() {
 function note() {
   if (about.kind === "picture") {
     return about.by_places
-      ? "The agent looks at the ten framed patches and hears only where they are. It does not mind other colours; shuffled patches blind it."
+      ? "The agent looks at the ten framed patches and hears only where they are: shuffled patches blind it."
       : "The agent takes the patches of the picture in any order.";
   }
   return about.rival
@@ -288,7 +289,7 @@ const said = (control) =>
 
 function change(changes, name = changes.agent) {
   if (changes.agent === about?.agent) delete changes.agent;
-  want(changes, changes.agent ? `Preparing ${changes.agent}, which takes a while the first time.` : `${name}.`);
+  want(changes, `${name}.`);
 }
 
 addEventListener("hashchange", () => {
