@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, UInt8
+from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from sensorium.demo.messages import DROPPED, MOST_COPIES, MOST_NOISE, NOISE, Controls
 from sensorium.errors import ConfigError
@@ -139,7 +139,7 @@ class Wires(Rewirable):
             np.append(source, np.full(empty, EMPTY, np.int32)), np.append(whole, [False] * empty)
         )
 
-    def arrive(self, key: Key, drawn: Wired, observation: Observation) -> Observation:
+    def arrive(self, key: Key, drawn: Wired, observation: Observation) -> Float[Array, " C"]:
         noise = SIGMA * jax.random.normal(key, drawn.source.shape, observation.dtype)
         sensed = observation[jnp.maximum(drawn.source, 0)]
         reading = jnp.where(drawn.source == FROM_NOISE, noise, sensed)

@@ -75,15 +75,7 @@ def serve(agent: str | None, config: ServerConfig, *, open_page: bool = True) ->
     console.print(f"Shuffle the senses of {demo.agent} at {address} (Ctrl-C ends it).")
     if open_page:
         webbrowser.open(address)
-    settings = uvicorn.Config(
-        demo.app,
-        log_level="warning",
-        ws="websockets-sansio",
-        ws_max_size=LARGEST_FILE,
-        ws_per_message_deflate=False,
-        timeout_graceful_shutdown=1,
-    )
-    uvicorn.Server(settings).run(sockets=[door])
+    uvicorn.Server(uvicorn_config(demo)).run(sockets=[door])
 
 
 def listen(config: ServerConfig) -> socket.socket:
@@ -97,6 +89,18 @@ def listen(config: ServerConfig) -> socket.socket:
         return socket.create_server((config.host, config.port), family=family)
     except (OSError, OverflowError) as error:
         raise ConfigError(f"Cannot serve on {config.host}, port {config.port}: {error}.") from error
+
+
+def uvicorn_config(demo: "Demo") -> uvicorn.Config:
+    """How the application is run: nothing is compressed, and messages have a limit."""
+    return uvicorn.Config(
+        demo.app,
+        log_level="warning",
+        ws="websockets-sansio",
+        ws_max_size=LARGEST_FILE,
+        ws_per_message_deflate=False,
+        timeout_graceful_shutdown=1,
+    )
 
 
 class Demo:

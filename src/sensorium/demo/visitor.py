@@ -92,6 +92,8 @@ class Visitor:
             try:
                 said = await asyncio.wait_for(self._socket.receive(), self._silence)
             except TimeoutError:
+                if self._entering is not None and not self._entering.done():
+                    continue  # it is they who wait
                 LOG.info("%r went silent", self._socket.client)
                 await self._socket.close(1001, "silent")
                 return
