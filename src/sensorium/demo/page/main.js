@@ -211,7 +211,7 @@ function draw() {
   } else if (about.kind === "road") road($("lead"), frame.body, line);
   else if (about.kind === "picture") drawSight();
   if (frame.source && state) wiring($("wiring"), frame, about.sensors, state.cut);
-  $("queries").textContent = frame.attention ? `attention of ${frame.attention.shape[1]} queries` : "";
+  $("queries").textContent = frame.attention ? "attention" : "";
   $("code-panel").hidden = !frame.code;
   if (frame.code) code.draw();
   stats.drawn += 1;
