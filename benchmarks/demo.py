@@ -1,10 +1,10 @@
 """How smooth the demo is, how soon a click is seen, and what fifty visitors at once are shown.
 
-    python benchmarks/demo.py                   # needs Chromium for frames a second; they are left out without
+    python benchmarks/demo.py          # frames drawn need Chromium and playwright; they are left out without
 
-The server is a process of its own; visitors are WebSockets in this one, which say of every frame
-that they have drawn it. Latency is from a message to the first frame that has heard of it. Two cores are shared by
-server, visitors and browser.
+The server is a process of its own; visitors are WebSockets in this one, which say of every frame that they
+have drawn it. Latency is from a message to the first frame that has heard of it. Server, visitors and browser
+share the cores.
 """
 
 import asyncio
