@@ -14,7 +14,7 @@ from jaxtyping import Array
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.demo.senses import Patches, Rewirable, Wires
-from sensorium.envs import CarRacingState, Environment, World
+from sensorium.envs import CarRacingState, CartPoleState, Environment, World
 from sensorium.errors import ConfigError, did_you_mean
 from sensorium.policies import FeedForwardPolicy, Policy
 from sensorium.rollout import make_world
@@ -50,6 +50,23 @@ class Player(NamedTuple):
     """Whether the world has ended the episode, or time has."""
     failed: Array
     """Whether it was the world."""
+
+
+class Report(NamedTuple):
+    """What is asked of a player at every frame, as one array on its way from the device."""
+
+    total: float
+    time: int
+    ended: bool
+    failed: bool
+    body: np.ndarray
+    """Cart and pole: position and angle. Car: place, angle and that of the front wheels."""
+
+    @classmethod
+    def of(cls, numbers: Array) -> "Report":
+        """From the array."""
+        total, time, ended, failed, *body = np.asarray(numbers).tolist()
+        return cls(total, int(time), bool(ended), bool(failed), np.array(body, np.float32))
 
 
 class Performer:
@@ -92,13 +109,16 @@ class DevicePerformer(Performer):
         super().__init__(policy, senses, inputs)
         self.world = world
         self.begin = jax.jit(self._begin)
+        self.report = jax.jit(self._report)
         self._going_on = jax.jit(self._go_on, static_argnames="copies")
 
-    def advance(self, player: Player, key: Key, drawn: Any, count: int, copies: int) -> Player:
-        """So many steps, or fewer if the episode ends."""
+    def advance(
+        self, player: Player, key: Key, drawn: Any, count: int, copies: int
+    ) -> tuple[Player, Array]:
+        """So many steps, or fewer if the episode ends; and the report on it."""
         # What stays goes in but not out: the texture of a track has 21 MB, which would be copied
-        after = self._going_on(player, key, drawn, np.int32(count), copies=copies)
-        return after._replace(ground=player.ground)
+        after, report = self._going_on(player, key, drawn, np.int32(count), copies=copies)
+        return after._replace(ground=player.ground), report
 
     def _begin(self, key: Key, drawn: Any) -> Player:
         """The start that a key gives."""
@@ -111,7 +131,13 @@ class DevicePerformer(Performer):
         no = jnp.zeros((), bool)
         return Player(*_apart(state), observation, carry, inside, jnp.zeros(()), no, no)
 
-    def _go_on(self, player: Player, key: Key, drawn: Any, count: Array, copies: int) -> Player:
+    def _report(self, player: Player) -> Array:
+        numbers = (player.total, self.world.time(player.state), player.ended, player.failed)
+        return jnp.stack([jnp.asarray(n, jnp.float32) for n in (*numbers, *_body(player.state))])
+
+    def _go_on(
+        self, player: Player, key: Key, drawn: Any, count: Array, copies: int
+    ) -> tuple[Player, Array]:
         ground = player.ground
 
         def going(now: tuple[Array, Player]) -> Array:
@@ -131,7 +157,16 @@ class DevicePerformer(Performer):
             return number + 1, Player(state, (), observation, carry, inside, total, ended, failed)
 
         start = (jnp.zeros((), jnp.int32), player._replace(ground=()))
-        return jax.lax.while_loop(going, step, start)[1]
+        after = jax.lax.while_loop(going, step, start)[1]
+        return after, self._report(after)
+
+
+def _body(state: Any) -> tuple[Array, ...]:
+    if isinstance(state, CartPoleState):
+        return state.position, state.angle
+    if isinstance(state, CarRacingState):
+        return (*state.car.position, state.car.angle, state.car.steering)
+    return ()
 
 
 def _apart(state: Any) -> tuple[PyTree, PyTree]:

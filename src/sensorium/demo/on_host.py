@@ -3,7 +3,6 @@
 import threading
 from typing import Any
 
-import gymnasium
 import jax
 import numpy as np
 
@@ -46,6 +45,10 @@ class HostStage(Stage):
         for actor in self._actors:
             kick(actor.env, strength)
 
+    @property
+    def over(self) -> bool:
+        return bool(self._actors[0].ended)
+
     def standings(self) -> tuple[Standing, Standing | None]:
         first, *second = [actor.standing() for actor in self._actors]
         return first, second[0] if second else None
@@ -61,7 +64,7 @@ class _Actor:
     def __init__(self, world: HostWorld, performer: Performer):
         self.world, self.performer = world, performer
         with _OPENING:
-            self.env: gymnasium.Env = open_env(world.name)
+            self.env = open_env(world.name)
 
     def begin(self, seed: int, key: Key, drawn: Any) -> None:
         self.key, self.carry = key, self.performer.blank(drawn)
@@ -83,5 +86,5 @@ class _Actor:
 
     def standing(self) -> Standing:
         return Standing(
-            self.total, self.time, self.ended, self.inside, self.observation, skeleton(self.env)
+            self.total, self.time, self.ended, skeleton(self.env), self.inside, self.observation
         )

@@ -109,8 +109,7 @@ class Session:
     def advance(self, steps: int) -> None:
         """Go on by so many steps; a little after the end of an episode the next one begins."""
         while steps > 0:
-            lead, _ = self._stage.standings()
-            if lead.ended:
+            if self._stage.over:
                 self._rested += steps
                 if self._rested > _PAUSE * self.rate:
                     self._set({"seed": (self.controls.seed + 1) % 2**31})
@@ -223,6 +222,7 @@ class Session:
         if lead.inside is None:
             return arrays
         # A bar is of full length where its sensor has read the most so far
+        assert lead.observation is not None
         self._span = np.maximum(self._span, np.abs(lead.observation))
         spans = np.where(source == FROM_NOISE, 3 * SIGMA, self._span[np.maximum(source, 0)])
         arrays["level"] = _small(lead.inside.arrived[:count] / spans)
@@ -232,6 +232,7 @@ class Session:
 
     def _picture(self, lead: Standing) -> dict[str, np.ndarray]:
         """What there is, what of it arrives, what is looked at."""
+        assert lead.observation is not None
         arrays = {"picture": lead.observation, "hidden": self._drawn.hidden.astype(np.uint8)}
         if lead.inside is None:
             return arrays

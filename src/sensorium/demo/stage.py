@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sensorium.demo.company import Company, DevicePerformer, Inside, Player
+from sensorium.demo.company import Company, DevicePerformer, Inside, Player, Report
 from sensorium.envs import CarRacingState, CartPoleState
 from sensorium.types import PyTree
 
@@ -24,12 +24,12 @@ class Standing(NamedTuple):
     """Steps since the start."""
     ended: str
     """Empty, "failed" or "time"."""
-    inside: Inside | None
-    """Of the last step; None before the first."""
-    observation: np.ndarray
-    """What the world shows, unperturbed."""
     body: np.ndarray
     """Where the body is; what it means depends on the world."""
+    inside: Inside | None = None
+    """Of the agent at the last step; None before the first, and of a rival."""
+    observation: np.ndarray | None = None
+    """What the world shows, unperturbed; None of a rival."""
 
 
 class Stage(abc.ABC):
@@ -50,6 +50,11 @@ class Stage(abc.ABC):
     @abc.abstractmethod
     def push(self, strength: float) -> None:
         """Push both."""
+
+    @property
+    @abc.abstractmethod
+    def over(self) -> bool:
+        """Whether the agent's episode has ended."""
 
     @abc.abstractmethod
     def standings(self) -> tuple[Standing, Standing | None]:
@@ -73,10 +78,16 @@ class DeviceStage(Stage):
         self._cast = [each for each in performers if isinstance(each, DevicePerformer)]
         self._world = self._cast[0].world
         self._players: list[Player] = []
+        self._reports: list[Report] = []
 
     def begin(self, seed: int, drawn: Any) -> None:
         self._key = jax.random.key(seed)
         self._players = [each.begin(self._key, drawn) for each in self._cast]
+        self._look()
+
+    def _look(self) -> None:
+        pairs = zip(self._cast, self._players, strict=True)
+        self._reports = [Report.of(each.report(player)) for each, player in pairs]
 
     def rewire(self, drawn: Any) -> None:
         fresh = self._cast[0].begin(self._key, drawn)
@@ -90,8 +101,8 @@ class DeviceStage(Stage):
     def advance(self, count: int, drawn: Any, copies: int) -> None:
         for place, performer in enumerate(self._cast):
             player = self._players[place]
-            player = performer.advance(player, self._key, drawn, count, copies)
-            self._players[place] = player
+            player, report = performer.advance(player, self._key, drawn, count, copies)
+            self._players[place], self._reports[place] = player, Report.of(report)
 
     def push(self, strength: float) -> None:
         for place, player in enumerate(self._players):
@@ -100,21 +111,18 @@ class DeviceStage(Stage):
                 self._world.observe(state) if state is not player.state else player.observation
             )
             self._players[place] = player._replace(state=state, observation=observation)
+        self._look()
+
+    @property
+    def over(self) -> bool:
+        return self._reports[0].ended
 
     def standings(self) -> tuple[Standing, Standing | None]:
-        first, *second = [self._standing(player) for player in self._players]
+        first, *second = [_standing(report) for report in self._reports]
+        player = self._players[0]
+        inside = jax.tree.map(np.asarray, player.inside) if first.time else None
+        first = first._replace(inside=inside, observation=np.asarray(player.observation))
         return first, second[0] if second else None
-
-    def _standing(self, player: Player) -> Standing:
-        time = int(self._world.time(player.state))
-        return Standing(
-            float(player.total),
-            time,
-            ("failed" if player.failed else "time") if player.ended else "",
-            jax.tree.map(np.asarray, player.inside) if time else None,
-            np.asarray(player.observation),
-            _body(player.state),
-        )
 
     def scenery(self) -> np.ndarray:
         if isinstance(self._players[0].state, CarRacingState):
@@ -124,6 +132,11 @@ class DeviceStage(Stage):
 
     def close(self) -> None:
         self._players = []
+
+
+def _standing(report: Report) -> Standing:
+    ended = "" if not report.ended else "failed" if report.failed else "time"
+    return Standing(report.total, report.time, ended, report.body)
 
 
 def keep_memory(old: PyTree, blank: PyTree) -> PyTree:
@@ -142,13 +155,3 @@ def _pushed(state: PyTree, strength: float) -> PyTree:
     if isinstance(state, CartPoleState):
         return state._replace(velocity=state.velocity + np.float32(PUSH * strength))
     return state
-
-
-def _body(state: PyTree) -> np.ndarray:
-    """Cart and pole: position and angle. Car: place, angle and that of the front wheels."""
-    if isinstance(state, CartPoleState):
-        return np.array([state.position, state.angle], np.float32)
-    if isinstance(state, CarRacingState):
-        car = state.car
-        return np.array([*car.position, car.angle, car.steering], np.float32)
-    return np.zeros(0, np.float32)
