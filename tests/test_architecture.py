@@ -46,6 +46,8 @@ HEAVY = {
     "jax2onnx": {"zoo"},
     "onnxruntime": {"zoo"},
     "gymnax": set(),
+    "starlette": {"demo"},
+    "uvicorn": {"demo"},
 }
 
 

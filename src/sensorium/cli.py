@@ -3,8 +3,8 @@
 sensorium train cartpole-pi        sensorium eval cartpole-pi --shuffle --noise-channels 5
 sensorium teach ant-fnn            sensorium clone --teacher ant-fnn --student ant-pi-clone
 sensorium reproduce table-2        sensorium show cartpole-pi --video out.mp4
-sensorium bench cartpole           sensorium export cartpole-pi --onnx agent.onnx
-sensorium zoo
+sensorium demo                     sensorium export cartpole-pi --onnx agent.onnx
+sensorium bench cartpole           sensorium zoo
 """
 
 import sys
@@ -16,7 +16,7 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional
 
-from sensorium.errors import ConfigError, SensoriumError
+from sensorium.errors import ConfigError, MissingExtraError, SensoriumError
 
 
 def train(
@@ -296,6 +296,40 @@ def show(
     )
 
 
+def demo(
+    agent: Positional[str | None] = None,
+    *,
+    port: int = 8700,
+    host: str = "127.0.0.1",
+    allow_remote: bool = False,
+    open: bool = True,
+    export: Path | None = None,
+) -> None:
+    """Open a page on which one shuffles an agent's senses while it acts.
+
+    Args:
+        agent: Who acts first: a name of the zoo, a run directory, or a file.
+        port: Of the page; 0 for any that is free.
+        host: The address to serve on.
+        allow_remote: Serve on an address that other machines can reach.
+        open: Show the page in a browser.
+        export: Serve nothing: write a folder of plain files with cart-pole, agents and page, which needs no
+            Python.
+    """
+    if export is not None:
+        from sensorium.demo import static_export
+
+        page = static_export.export(export, agent or "cartpole-pi")
+        return _say(f"wrote {page}; open it in a browser.")
+    try:
+        from sensorium.demo import server
+    except ImportError as error:
+        raise MissingExtraError("The demo needs more: pip install 'sensorium[demo]'.") from error
+
+    config = server.ServerConfig(host, port, allow_remote)
+    server.serve(agent, config, open_page=open)
+
+
 def bench(
     what: Positional[str] = "cartpole",
     *,
@@ -355,6 +389,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "reproduce": reproduce,
     "show": show,
     "export": export,
+    "demo": demo,
     "bench": bench,
     "zoo": zoo,
 }

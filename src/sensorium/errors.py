@@ -47,6 +47,10 @@ class ExportError(SensoriumError, RuntimeError):
     """An agent cannot be written for other programs, or would act otherwise there."""
 
 
+class MessageError(SensoriumError, ValueError):
+    """A visitor of the demo sent what the page never sends, or a picture that is none."""
+
+
 class MissingExtraError(SensoriumError, ImportError):
     """An optional dependency is not installed."""
 

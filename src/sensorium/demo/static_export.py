@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tyro
 from jaxtyping import Array
-from rich.console import Console
 
 import sensorium
 from sensorium.errors import ConfigError, WriteError
@@ -123,12 +121,3 @@ def _numbers(array: Array | np.ndarray) -> Any:
     array = np.asarray(array, np.float32)
     shortest = np.vectorize(lambda value: float(str(np.float32(value))), otypes=[float])
     return shortest(array).tolist()
-
-
-def main(directory: tyro.conf.Positional[Path], agent: str = "cartpole-pi") -> None:
-    """Write the demo into DIRECTORY."""
-    Console().print(f"Wrote {export(directory, agent)}.", highlight=False, soft_wrap=True)
-
-
-if __name__ == "__main__":
-    tyro.cli(main)

@@ -78,7 +78,7 @@ class Background(PicturePerturbation):
         frames = jnp.asarray(frames_of(self.source, height, width))
         frame = frames[state].astype(observation.dtype)
         after = (state + 1) % len(frames) if is_video(self.source) else state
-        return jnp.where(_on_grass(observation), frame, observation), after
+        return jnp.where(on_grass(observation), frame, observation), after
 
     def __str__(self) -> str:
         return f"background {self.source.rstrip('/').rsplit('/', 1)[-1]}"
@@ -93,7 +93,7 @@ class NoiseBackground(PicturePerturbation):
     def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
         """Replace the grass."""
         noise = jax.random.bits(key, observation.shape, jnp.uint8).astype(observation.dtype)
-        return jnp.where(_on_grass(observation), noise, observation), state
+        return jnp.where(on_grass(observation), noise, observation), state
 
     def __str__(self) -> str:
         return "background noise"
@@ -231,7 +231,8 @@ def _above_bar(height: int) -> Bool[np.ndarray, " height"]:
     return np.arange(height) < height * (_SIDE - _BAR) / _SIDE
 
 
-def _on_grass(picture: Picture) -> Bool[Array, "height width 1"]:
+def on_grass(picture: Picture) -> Bool[Array, "height width 1"]:
+    """Which pixels are of the ground beside the road."""
     apart = jnp.abs(picture[..., None, :].astype(jnp.float32) - jnp.array(GRASS, jnp.float32))
     return jnp.any(jnp.all(apart <= _ROUNDING, -1), -1, keepdims=True)
 

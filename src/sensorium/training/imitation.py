@@ -216,7 +216,7 @@ class Imitation(Trainer):
                 world.critic_features(now.world), now.teacher
             )
             action, carry, _ = student.step(now.observation, now.student)
-            # The logarithm: what a teacher does in a body that is lost is no guide, and must not drown the rest
+            # The logarithm: what a teacher does in a body that is lost is no guide, and must not count most
             away = jnp.mean(self._weights * (action - wanted) ** 2)
             loss = jnp.where(now.alive, jnp.log1p(away), 0.0)
             done = self._act(key_noise, share * wanted + (1 - share) * action)

@@ -1,0 +1,223 @@
+"""What a visitor may say, and what is sent back.
+
+A visitor sends small JSON objects, `{"do": VERB, "id": NUMBER, ...}`:
+
+| verb | with | what happens |
+|---|---|---|
+| `set` | `changes`: some of the fields of `Controls` | they change |
+| `shuffle` | | a new order of the senses |
+| `reset` | `seed` | a new episode from that start |
+| `push` | `strength`, from -1 to 1 | the body is pushed |
+| `step` | | one step while paused |
+| `seen` | `frame` | that frame has been drawn: more may come |
+| `here` | | nothing: the visitor is still there |
+
+and pictures as they are in their files. Back come JSON objects, and frames as `pack` makes them.
+"""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sensorium.errors import MessageError, did_you_mean
+from sensorium.perturbations import SCENES
+
+LONGEST_TEXT = 4096
+"""Characters of a message."""
+MOST_NOISE = 50
+MOST_COPIES = 3
+SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Of the world's own time."""
+NOISE, DROPPED = "noise", "dropped"
+BACKGROUNDS = ("", *SCENES, NOISE, DROPPED)
+"""Nothing, scenes that are drawn here, noise in each pixel, and the visitor's own picture."""
+_LARGEST = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Controls:
+    """All that a visitor has set, and all that a link holds."""
+
+    agent: str
+    """Who acts."""
+    seed: int = 1
+    """Decides the start and all noise."""
+    wiring: int = 0
+    """Decides the order of the senses; 0 is their own."""
+    every: int = 0
+    """Steps from one order to the next; 0 keeps it."""
+    noise: int = 0
+    """Channels of noise beside the sensors."""
+    copies: int = 1
+    """How often each sensor is there."""
+    cut: tuple[int, ...] = ()
+    """Sensors whose wire is cut."""
+    occlude: int = 0
+    """Percent of the patches that are black."""
+    hidden: tuple[int, ...] = ()
+    """Single patches that are black."""
+    background: str = ""
+    """One of `BACKGROUNDS`."""
+    speed: float = 1.0
+    """One of `SPEEDS`."""
+    paused: bool = False
+
+
+class Message(NamedTuple):
+    """What a visitor said."""
+
+    do: str
+    number: int
+    """Of the message, as frames answer it."""
+    value: Any = None
+    """What goes with the verb."""
+
+
+def parse(text: str) -> Message:
+    """Read a message.
+
+    Args:
+        text: As it arrived.
+
+    Raises:
+        MessageError: It is none that the page sends.
+    """
+    if len(text) > LONGEST_TEXT:
+        raise MessageError(f"A message has at most {LONGEST_TEXT} characters, got {len(text)}.")
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MessageError("A message must be a JSON object.") from error
+    if not isinstance(said, dict) or not isinstance(said.get("do"), str):
+        raise MessageError("A message must be a JSON object that says what to do.")
+    do, number = said.pop("do"), said.pop("id", 0)
+    if do not in _VERBS:
+        raise MessageError(str(did_you_mean("verb", do[:40], _VERBS)))
+    field, check = _VERBS[do]
+    if said.keys() != ({field} if field else set()):
+        wanted = f"exactly {field!r}" if field else "nothing"
+        raise MessageError(f"{do!r} goes with {wanted} beside its id.")
+    return Message(do, _whole(0, _LARGEST)("id", number), check(field, said.get(field)))
+
+
+def change(controls: Controls, changes: dict[str, Any]) -> Controls:
+    """The controls with some of them set, as `parse` has checked them."""
+    return dataclasses.replace(controls, **changes)
+
+
+def pack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    """A frame: the length of a JSON header (4 bytes, little-endian), the header, the arrays.
+
+    The header lists the arrays as `[name, type, shape]`; each begins at a multiple of 4 bytes.
+    """
+    described = [[name, array.dtype.str[1:], array.shape] for name, array in arrays.items()]
+    text = json.dumps({**header, "arrays": described}, separators=(",", ":")).encode()
+    parts = [len(text).to_bytes(4, "little"), text]
+    size = 4 + len(text)
+    for array in arrays.values():
+        parts += [bytes(-size % 4), array.tobytes()]
+        size += -size % 4 + array.nbytes
+    return b"".join(parts)
+
+
+def unpack(frame: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Header and arrays of a frame: the other way round."""
+    place = 4 + int.from_bytes(frame[:4], "little")
+    header, arrays = json.loads(frame[4:place]), {}
+    for name, kind, shape in header.pop("arrays"):
+        place += -place % 4
+        count = int(np.prod(shape, dtype=int))
+        arrays[name] = np.frombuffer(frame, f"<{kind}", count, place).reshape(shape)
+        place += arrays[name].nbytes
+    return header, arrays
+
+
+_Check = Callable[[str, Any], Any]
+
+
+def _whole(least: int, most: int) -> _Check:
+    def check(field: str, value: Any) -> int:
+        if type(value) is not int or not least <= value <= most:
+            raise MessageError(f"{field!r} must be a whole number from {least} to {most}.")
+        return value
+
+    return check
+
+
+def _places(most: int) -> _Check:
+    def check(field: str, value: Any) -> tuple[int, ...]:
+        if not isinstance(value, list) or len(value) > most:
+            raise MessageError(f"{field!r} must be a list of at most {most} places.")
+        place = _whole(0, most - 1)
+        return tuple(sorted({place(field, each) for each in value}))
+
+    return check
+
+
+def _one_of(choices: tuple[Any, ...]) -> _Check:
+    def check(field: str, value: Any) -> Any:
+        # True == 1 in Python, but not here
+        if isinstance(value, bool | list | dict) or value not in choices:
+            raise MessageError(f"{field!r} must be one of {', '.join(map(repr, choices))}.")
+        return type(choices[0])(value)
+
+    return check
+
+
+def _flag(field: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise MessageError(f"{field!r} must be true or false.")
+    return value
+
+
+def _name(field: str, value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 100:
+        raise MessageError(f"{field!r} must be a name of 1 to 100 characters.")
+    return value
+
+
+def _strength(field: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
+        raise MessageError(f"{field!r} must be a number from -1 to 1.")
+    return float(value)
+
+
+def _nothing(field: str, value: Any) -> None:
+    del field, value
+
+
+def _changes(field: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise MessageError(f"{field!r} must be an object.")
+    for name in value:
+        if name not in _FIELDS:
+            raise MessageError(str(did_you_mean("control", name[:40], _FIELDS)))
+    return {name: _FIELDS[name](name, each) for name, each in value.items()}
+
+
+_FIELDS: dict[str, _Check] = {
+    "agent": _name,
+    "seed": _whole(0, _LARGEST),
+    "wiring": _whole(0, _LARGEST),
+    "every": _whole(0, 1000),
+    "noise": _whole(0, MOST_NOISE),
+    "copies": _whole(1, MOST_COPIES),
+    "cut": _places(128),
+    "occlude": _whole(0, 90),
+    "hidden": _places(256),
+    "background": _one_of(BACKGROUNDS),
+    "speed": _one_of(SPEEDS),
+    "paused": _flag,
+}
+_VERBS: dict[str, tuple[str, _Check]] = {
+    "set": ("changes", _changes),
+    "shuffle": ("", _nothing),
+    "reset": ("seed", _FIELDS["seed"]),
+    "push": ("strength", _strength),
+    "step": ("", _nothing),
+    "seen": ("frame", _whole(0, _LARGEST)),
+    "here": ("", _nothing),
+}

@@ -1,0 +1,31 @@
+// All that is set, as the fragment of the address: a link that can be shared.
+
+const LISTS = ["cut", "hidden"], WORDS = ["agent", "background"];
+
+export const PLAIN = {
+  wiring: 0, every: 0, noise: 0, copies: 1, cut: [], occlude: 0, hidden: [], background: "",
+};
+
+const USUAL = { ...PLAIN, seed: 1, speed: 1, paused: false };
+
+export function toFragment(state) {
+  const parts = [];
+  for (const [name, value] of Object.entries(state)) {
+    // A dropped picture is not in the link
+    if (name === "background" && value === "dropped") continue;
+    if (name in USUAL && String(value) === String(USUAL[name])) continue;
+    parts.push(`${name}=${encodeURIComponent(LISTS.includes(name) ? value.join(".") : value)}`);
+  }
+  return "#" + parts.join("&");
+}
+
+export function fromFragment(fragment) {
+  const state = {};
+  for (const [name, text] of new URLSearchParams(fragment.replace(/^#/, ""))) {
+    if (LISTS.includes(name)) state[name] = text.split(".").filter(Boolean).map(Number);
+    else if (WORDS.includes(name)) state[name] = text;
+    else if (name === "paused") state[name] = text === "true";
+    else if (name in USUAL) state[name] = Number(text);
+  }
+  return state;
+}

@@ -1,0 +1,131 @@
+// What arrives: wires from sensors to places, readings, attention; and the code over time.
+
+import { channels, colour, hue, onNewColours, open } from "./canvas.js";
+
+const NOISE = -1;
+
+export function wiring(canvas, frame, sensors, cut) {
+  const { pen, width, height } = open(canvas);
+  const { source, level, attention } = frame;
+  if (!source) return;
+  const places = source.length, queries = attention ? attention.shape[1] : 0;
+  const matrix = queries ? Math.min(width * 0.36, 190) : 0, bars = Math.min(72, width * 0.18);
+  const wires = width - matrix - bars - (queries ? 16 : 8);
+  canvas.parentElement.parentElement.style.setProperty("--matrix", `${matrix}px`);
+  const noisy = source.some((each) => each === NOISE);
+  const rows = sensors.length + (noisy ? 1 : 0);
+  const left = (sensor) => ((sensor === NOISE ? sensors.length : sensor) + 0.5) * height / rows;
+  const high = height / places, listened = heard(attention, places, queries);
+  pen.lineCap = "round";
+  for (let place = 0; place < places; place++) {
+    const sensor = source[place], y = (place + 0.5) * high, gone = cut.includes(sensor);
+    const hueNow = sensor === NOISE ? colour("noise") : hue(sensor, sensors.length);
+    pen.strokeStyle = hueNow;
+    pen.globalAlpha = gone ? 0.25 : 0.22 + 0.75 * listened[place];
+    pen.lineWidth = gone ? 1 : 0.8 + 3.4 * listened[place] * Math.min(1, high / 12 + 0.25);
+    pen.setLineDash(gone ? [3, 5] : []);
+    pen.beginPath();
+    pen.moveTo(2, left(sensor));
+    pen.bezierCurveTo(wires * 0.5, left(sensor), wires * 0.5, y, wires - 4, y);
+    pen.stroke();
+    pen.setLineDash([]);
+    pen.globalAlpha = gone ? 0.3 : 1;
+    if (level) {
+      pen.fillStyle = hueNow;
+      const long = (bars / 2 - 4) * level[place] / 127, thick = Math.max(1, Math.min(high * 0.55, 14));
+      pen.fillRect(wires + bars / 2, y - thick / 2, long, thick);
+    }
+  }
+  pen.globalAlpha = 1;
+  pen.fillStyle = colour("line");
+  pen.fillRect(wires + bars / 2 - 0.5, 0, 1, height);
+  if (queries) {
+    const start = width - matrix, cell = matrix / queries, gap = high > 5 ? 1 : 0;
+    for (let place = 0; place < places; place++) {
+      for (let query = 0; query < queries; query++) {
+        pen.fillStyle = shade(attention[place * queries + query]);
+        pen.fillRect(start + query * cell, place * high + gap / 2, cell - (cell > 4 ? 0.6 : 0), high - gap);
+      }
+    }
+  }
+}
+
+// How much each place is listened to, of the most: its mean attention without signs
+function heard(attention, places, queries) {
+  if (!queries) return new Array(places).fill(0.5);
+  const means = [];
+  for (let place = 0; place < places; place++) {
+    let sum = 0;
+    for (let query = 0; query < queries; query++) sum += Math.abs(attention[place * queries + query]);
+    means.push(sum);
+  }
+  const most = Math.max(...means, 1);
+  return means.map((mean) => mean / most);
+}
+
+let shades = null;
+onNewColours(() => { shades = null; });
+
+// Of a number from -127 to 127: blue, nothing, orange
+function shade(value) {
+  if (!shades) {
+    const zero = channels("zero"), ends = { minus: channels("minus"), plus: channels("plus") };
+    shades = Array.from({ length: 256 }, (_, index) => {
+      const share = (index - 127) / 127, end = ends[share < 0 ? "minus" : "plus"];
+      const part = Math.min(1, Math.abs(share));
+      return `rgb(${zero.map((from, k) => Math.round(from + (end[k] - from) * part)).join(" ")})`;
+    });
+  }
+  return shades[value + 127];
+}
+
+// The code of the last steps, the newest on the right; a tick where the senses changed places
+export class CodeHistory {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.clear();
+    onNewColours(() => this.draw());
+  }
+
+  clear() {
+    this.columns = [];
+  }
+
+  add(code, changed) {
+    this.columns.push({ code: Int8Array.from(code), changed });
+    if (this.columns.length > 400) this.columns.splice(0, this.columns.length - 400);
+  }
+
+  draw() {
+    const { pen, width, height } = open(this.canvas);
+    const step = 2, shown = Math.min(this.columns.length, Math.floor(width / step));
+    if (!shown) return;
+    const columns = this.columns.slice(-shown), rows = columns.at(-1).code.length;
+    const strip = this.strip(columns, rows);
+    pen.imageSmoothingEnabled = false;
+    pen.drawImage(strip, 0, 0, shown, rows, width - shown * step, 0, shown * step, height);
+    pen.fillStyle = colour("ink");
+    columns.forEach(({ changed }, index) => {
+      if (changed) pen.fillRect(width - (shown - index) * step, 0, 1.5, height);
+    });
+  }
+
+  strip(columns, rows) {
+    const strip = this.offscreen ??= document.createElement("canvas");
+    strip.width = columns.length;
+    strip.height = rows;
+    const pen = strip.getContext("2d"), image = pen.createImageData(columns.length, rows);
+    const zero = channels("zero"), minus = channels("minus"), plus = channels("plus");
+    columns.forEach(({ code }, x) => {
+      if (code.length !== rows) return;
+      for (let y = 0; y < rows; y++) {
+        const share = code[y] / 127, end = share < 0 ? minus : plus, part = Math.abs(share);
+        const at = 4 * (y * columns.length + x);
+        for (let k = 0; k < 3; k++) image.data[at + k] = zero[k] + (end[k] - zero[k]) * part;
+        image.data[at + 3] = 255;
+      }
+    });
+    pen.putImageData(image, 0, 0);
+    return strip;
+  }
+}

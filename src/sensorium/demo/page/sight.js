@@ -1,0 +1,65 @@
+// Pictures: the world with patches to hide, and what arrives with what the agent looks at.
+
+import { colour } from "./canvas.js";
+
+const MOST = 10; // patches that are marked
+
+export function paint(canvas, picture) {
+  const [height, width] = picture.shape;
+  if (canvas.width !== 4 * width) Object.assign(canvas, { width: 4 * width, height: 4 * height });
+  const pen = canvas.getContext("2d"), small = (canvas.small ??= document.createElement("canvas"));
+  if (small.width !== width) Object.assign(small, { width, height });
+  const image = (canvas.image ??= new ImageData(width, height)), data = image.data;
+  for (let from = 0, to = 0; from < picture.length; from += 3, to += 4) {
+    data[to] = picture[from];
+    data[to + 1] = picture[from + 1];
+    data[to + 2] = picture[from + 2];
+    data[to + 3] = 255;
+  }
+  small.getContext("2d").putImageData(image, 0, 0);
+  pen.imageSmoothingEnabled = false;
+  pen.drawImage(small, 0, 0, canvas.width, canvas.height);
+  return pen;
+}
+
+export function hide(canvas, pen, hidden, patch, cursor) {
+  const size = 4 * patch, across = canvas.width / size;
+  pen.fillStyle = "rgb(10 12 15 / .72)";
+  pen.strokeStyle = "rgb(255 255 255 / .35)";
+  pen.lineWidth = 1;
+  hidden.forEach((is, place) => {
+    if (!is) return;
+    const x = (place % across) * size, y = Math.floor(place / across) * size;
+    pen.fillRect(x, y, size, size);
+    pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+  });
+  if (cursor >= 0) {
+    pen.strokeStyle = colour("warm");
+    pen.lineWidth = 3;
+    pen.strokeRect((cursor % across) * size, Math.floor(cursor / across) * size, size, size);
+  }
+}
+
+// What is not looked at is dim; the patches with most attention are framed
+export function mark(canvas, pen, looked, corners, size) {
+  const best = [...looked.keys()].sort((one, other) => looked[other] - looked[one]).slice(0, MOST);
+  const most = looked[best[0]] || 1;
+  pen.save();
+  pen.beginPath();
+  pen.rect(0, 0, canvas.width, canvas.height);
+  for (const place of best) {
+    const [row, column] = corners[place];
+    pen.rect(4 * column, 4 * row, 4 * size, 4 * size);
+  }
+  pen.fillStyle = "rgb(10 12 15 / .45)";
+  pen.fill("evenodd");
+  pen.restore();
+  pen.lineWidth = 3;
+  for (const place of best) {
+    const [row, column] = corners[place];
+    pen.globalAlpha = 0.35 + 0.65 * looked[place] / most;
+    pen.strokeStyle = "#ffb454";
+    pen.strokeRect(4 * column, 4 * row, 4 * size, 4 * size);
+  }
+  pen.globalAlpha = 1;
+}

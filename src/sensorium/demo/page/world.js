@@ -1,0 +1,168 @@
+// The worlds: a cart with its pole, an ant of sticks, a car on its road.
+
+import { colour, open } from "./canvas.js";
+
+const TRACK = 2.4, POLE = 0.6; // m
+
+export function cartpole(canvas, body, action, ghost) {
+  const { pen, width, height } = open(canvas);
+  const scale = Math.min(width / (2 * TRACK + 0.9), height / 1.75);
+  const middle = width / 2, ground = height * 0.56;
+  const [position, angle] = body;
+  const x = middle + position * scale;
+  pen.lineCap = pen.lineJoin = "round";
+  pen.strokeStyle = colour("line");
+  pen.lineWidth = 2;
+  pen.beginPath();
+  const rail = ground + 0.125 * scale;
+  pen.moveTo(middle - TRACK * scale, rail);
+  pen.lineTo(middle + TRACK * scale, rail);
+  for (const side of [-1, 1]) {
+    pen.moveTo(middle + side * TRACK * scale, rail - 9);
+    pen.lineTo(middle + side * TRACK * scale, rail + 9);
+  }
+  pen.stroke();
+  pen.globalAlpha = ghost ? 0.75 : 1;
+  pen.fillStyle = colour(ghost ? "ghost" : "cart");
+  pen.beginPath();
+  pen.roundRect(x - 0.21 * scale, ground - 0.095 * scale, 0.42 * scale, 0.19 * scale, 0.05 * scale);
+  pen.fill();
+  if (Math.abs(action) > 0.03) arrow(pen, x, rail + 0.14 * scale, action * 0.5 * scale);
+  pen.strokeStyle = colour(ghost ? "ghost" : "pole");
+  pen.lineWidth = Math.max(4, 0.065 * scale);
+  pen.beginPath();
+  pen.moveTo(x, ground);
+  const tipX = x - POLE * scale * Math.sin(angle), tipY = ground - POLE * scale * Math.cos(angle);
+  pen.lineTo(tipX, tipY);
+  pen.stroke();
+  pen.fillStyle = pen.strokeStyle;
+  pen.beginPath();
+  pen.arc(tipX, tipY, Math.max(5, 0.062 * scale), 0, 7);
+  pen.fill();
+  pen.fillStyle = colour("card");
+  pen.beginPath();
+  pen.arc(x, ground, Math.max(2, 0.022 * scale), 0, 7);
+  pen.fill();
+  pen.globalAlpha = 1;
+}
+
+function arrow(pen, x, y, length) {
+  const tip = x + length, head = Math.sign(length) * Math.min(6, Math.abs(length));
+  pen.lineWidth = 2.5;
+  pen.strokeStyle = pen.fillStyle;
+  pen.beginPath();
+  pen.moveTo(x, y);
+  pen.lineTo(tip, y);
+  pen.moveTo(tip - head, y - 4);
+  pen.lineTo(tip, y);
+  pen.lineTo(tip - head, y + 4);
+  pen.stroke();
+}
+
+// Seen from the side and above, walking to the right; the camera goes along
+export function ant(canvas, points, ghost) {
+  const { pen, width, height } = open(canvas);
+  if (!points.length) return;
+  const scale = Math.min(width / 6.2, height / 2.5);
+  const centre = [points[0], points[1]];
+  const place = (x, y, z) => [
+    width / 2 + (x - centre[0]) * scale - (y - centre[1]) * 0.42 * scale,
+    height * 0.72 - (y - centre[1]) * 0.36 * scale - z * 0.92 * scale,
+  ];
+  pen.lineCap = pen.lineJoin = "round";
+  pen.lineWidth = 1;
+  pen.strokeStyle = colour("line");
+  pen.fillStyle = colour("soft");
+  pen.font = "11px system-ui, sans-serif";
+  pen.textAlign = "center";
+  const reach = 6;
+  for (let i = Math.floor(centre[0] - reach); i <= centre[0] + reach; i++) {
+    pen.beginPath();
+    pen.moveTo(...place(i, centre[1] - 3, 0));
+    pen.lineTo(...place(i, centre[1] + 4, 0));
+    pen.stroke();
+    const [x] = place(i, centre[1] - 1.5, 0);
+    if (i % 2 === 0) pen.fillText(`${i} m`, x, height - 6);
+  }
+  for (let j = Math.floor(centre[1] - 3); j <= centre[1] + 4; j++) {
+    pen.beginPath();
+    pen.moveTo(...place(centre[0] - reach, j, 0));
+    pen.lineTo(...place(centre[0] + reach, j, 0));
+    pen.stroke();
+  }
+  const at = (n) => [points[3 * n], points[3 * n + 1], points[3 * n + 2]];
+  const shadow = (n, size) => {
+    const [x, y] = at(n), [px, py] = place(x, y, 0);
+    pen.beginPath();
+    pen.ellipse(px, py, size * scale, size * 0.4 * scale, 0, 0, 7);
+    pen.fill();
+  };
+  pen.globalAlpha = 0.13;
+  pen.fillStyle = colour("ink");
+  shadow(0, 0.34);
+  for (const leg of [0, 1, 2, 3]) [2, 3].forEach((joint) => shadow(3 * leg + joint, 0.12));
+  pen.globalAlpha = ghost ? 0.75 : 1;
+  const strokes = [];
+  for (let leg = 0; leg < 4; leg++) {
+    const chain = [at(0), at(3 * leg + 1), at(3 * leg + 2), at(3 * leg + 3)];
+    for (let part = 0; part < 3; part++) strokes.push([chain[part], chain[part + 1], part]);
+  }
+  strokes.push([at(0), at(0), -1]);
+  strokes.sort((one, other) => other[0][1] + other[1][1] - one[0][1] - one[1][1]); // far ones first
+  for (const [from, to, part] of strokes) {
+    if (part < 0) {
+      pen.fillStyle = colour(ghost ? "ghost" : "cart");
+      pen.beginPath();
+      pen.arc(...place(...from), 0.25 * scale, 0, 7);
+      pen.fill();
+      continue;
+    }
+    pen.strokeStyle = colour(ghost ? "ghost" : part === 2 ? "pole" : "cart");
+    pen.lineWidth = (part === 2 ? 0.13 : 0.15) * scale;
+    pen.beginPath();
+    pen.moveTo(...place(...from));
+    pen.lineTo(...place(...to));
+    pen.stroke();
+  }
+  pen.globalAlpha = 1;
+}
+
+// A road from above, the car upright
+export function road(canvas, body, line) {
+  const { pen, width, height } = open(canvas);
+  const [x, y, angle, steering] = body;
+  const scale = height / 75;
+  pen.save();
+  pen.translate(width / 2, height * 0.72);
+  pen.scale(scale, -scale);
+  pen.rotate(-angle);
+  pen.translate(-x, -y);
+  pen.lineJoin = "round";
+  for (const [name, wide] of [["line", 14], ["faint", 12.6]]) {
+    pen.strokeStyle = colour(name);
+    pen.lineWidth = wide;
+    pen.beginPath();
+    line.forEach((point, index) => (index ? pen.lineTo(...point) : pen.moveTo(...point)));
+    pen.closePath();
+    pen.stroke();
+  }
+  pen.restore();
+  pen.save();
+  pen.translate(width / 2, height * 0.72);
+  const box = (dx, dy, w, h, turn, fill) => {
+    pen.save();
+    pen.translate(dx * scale, -dy * scale);
+    pen.rotate(-turn);
+    pen.fillStyle = fill;
+    pen.beginPath();
+    pen.roundRect(-w / 2 * scale, -h / 2 * scale, w * scale, h * scale, 0.3 * scale);
+    pen.fill();
+    pen.restore();
+  };
+  for (const side of [-1.1, 1.1]) {
+    box(side, 1.6, 0.6, 1.2, steering, colour("ink"));
+    box(side, -1.6, 0.6, 1.2, 0, colour("ink"));
+  }
+  box(0, 0, 1.7, 4.6, 0, colour("pole"));
+  pen.restore();
+}

@@ -1,0 +1,114 @@
+"""A server that is really there, on a port of its own."""
+
+import contextlib
+import json
+import threading
+import time
+
+import pytest
+
+AGENTS = ("cartpole-pi-reshuffle-100", "cartpole-fnn", "cartpole-nla", "cartpole-pi")
+
+
+@pytest.fixture(scope="session")
+def offer():
+    """Agents to choose from; each is loaded once."""
+    from sensorium import zoo
+    from sensorium.demo.company import Offer
+
+    return Offer({name: name for name in zoo.names()})
+
+
+@pytest.fixture
+def sit(offer):
+    """Begin sessions, and close them at the end."""
+    from sensorium.demo.messages import Controls
+    from sensorium.demo.session import Session
+
+    sessions = []
+
+    def begin(agent=AGENTS[0], **controls):
+        sessions.append(Session(offer, Controls(agent=agent, **controls)))
+        return sessions[-1]
+
+    yield begin
+    for session in sessions:
+        session.close()
+
+
+@pytest.fixture(scope="session")
+def serve():
+    """Serve the demo in a thread: `with serve(silence=1.0) as (demo, port)`."""
+    pytest.importorskip("starlette", reason="the demo's extra is not installed")
+    uvicorn = pytest.importorskip("uvicorn", reason="the demo's extra is not installed")
+    from sensorium.demo import server
+
+    @contextlib.contextmanager
+    def start(agent=AGENTS[0], **settings):
+        config = server.ServerConfig(port=0, **settings)
+        door = server.listen(config)
+        demo = server.Demo(agent, config)
+        running = uvicorn.Server(server.uvicorn_config(demo))
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [door]}, daemon=True)
+        thread.start()
+        while not running.started:
+            time.sleep(0.01)
+        try:
+            yield demo, door.getsockname()[1]
+        finally:
+            running.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()
+
+    return start
+
+
+class Line:
+    """A visitor without a browser."""
+
+    def __init__(self, port, **changes):
+        from websockets.sync.client import connect
+
+        origin = f"http://127.0.0.1:{port}"
+        self._open = contextlib.ExitStack()
+        self.socket = self._open.enter_context(
+            connect(f"ws://127.0.0.1:{port}/play", origin=origin, proxy=None)
+        )
+        self.number = 0
+        self.news = {}
+        self.say("set", changes=changes)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self._open.close()
+
+    def say(self, do, **more):
+        self.number += 1
+        self.socket.send(json.dumps({"do": do, "id": self.number, **more}))
+
+    def hear(self, timeout=120):
+        """The next thing that comes: news, or a frame, which is acknowledged."""
+        from sensorium.demo.messages import unpack
+
+        said = self.socket.recv(timeout)
+        if isinstance(said, str):
+            self.news |= json.loads(said)
+            return json.loads(said)
+        header, arrays = unpack(said)
+        self.say("seen", frame=header["frame"])
+        return header | arrays
+
+    def until(self, wanted):
+        """The first thing to come of which `wanted` is true."""
+        while True:
+            said = self.hear()
+            if wanted(said):
+                return said
+
+
+@pytest.fixture
+def visit():
+    """Visit a server: `with visit(port, noise=3) as line`."""
+    return Line

@@ -1,0 +1,303 @@
+"""The page in a real browser: every control changes what it says, and it looks as it should.
+
+Screenshots go to the folder that SENSORIUM_SCREENSHOTS names, if it names one.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+if CHROMIUM is None:
+    pytest.skip("there is no Chromium to open the page with", allow_module_level=True)
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+PATIENCE = 240_000  # ms: agents are compiled meanwhile, perhaps on a busy machine
+
+
+@pytest.fixture(scope="module")
+def address(serve):
+    with serve() as (_, port):
+        yield f"http://127.0.0.1:{port}/"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium, address):
+    """Open the page; whatever the console complains of fails the test."""
+    contexts, complaints = [], []
+
+    def begin(fragment="", **settings):
+        settings = {"viewport": {"width": 1280, "height": 900}, **settings}
+        contexts.append(chromium.new_context(**settings))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on(
+            "console",
+            lambda said: said.type in ("error", "warning") and complaints.append(said.text),
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                request.url.startswith(("http", "ws"))
+                and (request.url.startswith(address) or complaints.append(f"fetched {request.url}"))
+            ),
+        )
+        page.goto(address + fragment)
+        page.wait_for_function("() => sensorium.drawn > 0")
+        return page
+
+    yield begin
+    for context in contexts:
+        context.close()
+    assert not complaints
+
+
+def keep(page, name):
+    folder = os.environ.get("SENSORIUM_SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+
+def until(page, condition):
+    """Wait until a condition on the last frame `f` and the state `s` holds."""
+    page.wait_for_function(
+        f"() => {{ const f = sensorium.frame, s = sensorium.state; return {condition} }}"
+    )
+
+
+def places(page):
+    return page.evaluate("() => [...sensorium.frame.source]")
+
+
+def test_shuffle_and_back(visit):
+    page = visit()
+    assert places(page) == [0, 1, 2, 3, 4]
+    assert page.locator("#order").is_disabled()
+    page.click("#shuffle")
+    until(page, "s.wiring > 0 && f.heard > 1")
+    assert sorted(places(page)) == [0, 1, 2, 3, 4] != places(page)
+    assert "Shuffled" in page.inner_text("#status")
+    page.click("#order")
+    until(page, "f.source.every((each, place) => each === place)")
+
+
+def test_the_score_survives_a_shuffle_and_that_of_the_rival_does_not(visit):
+    page = visit("#seed=1&speed=2")
+    until(page, "f.lead.time > 250")
+    page.click("#shuffle")
+    until(page, "f.lead.time > 900 || f.lead.ended")
+    frame = page.evaluate("() => ({lead: sensorium.frame.lead, rival: sensorium.frame.rival})")
+    assert frame["lead"]["total"] > 650
+    assert frame["rival"]["total"] < 0.75 * frame["lead"]["total"]
+    shown = page.inner_text("#lead-score"), page.inner_text("#rival-score")
+    assert int(shown[0]) > int(shown[1])
+
+
+def test_noise_copies_and_reshuffling(visit):
+    page = visit()
+    page.locator("#noise").fill("10")
+    until(page, "f.source.length === 15")
+    assert page.inner_text("#noise-now") == "10"
+    assert page.locator("#sensors .noise").count() == 1
+    page.select_option("#copies", "3")
+    until(page, "f.source.length === 25")
+    assert places(page).count(4) == 3
+    page.select_option("#every", "25")
+    until(page, "f.turn >= 2")
+    page.click("#mend")
+    until(page, "f.source.length === 5 && f.turn === 0 && s.every === 0")
+    assert page.input_value("#noise") == "0"
+
+
+def test_sensors_are_cut_and_mended_by_clicking(visit):
+    page = visit()
+    sensor = page.get_by_role("button", name="cos angle")
+    sensor.click()
+    until(page, "s.cut.length === 1 && f.level[2] === 0")
+    assert sensor.get_attribute("aria-pressed") == "true"
+    sensor.press("Enter")
+    until(page, "s.cut.length === 0 && f.level[2] !== 0")
+    assert sensor.get_attribute("aria-pressed") == "false"
+
+
+def test_pause_step_push_speed_and_reset(visit):
+    page = visit()
+    page.click("#pause")
+    until(page, "s.paused")
+    page.wait_for_timeout(300)
+    time = page.evaluate("() => sensorium.frame.lead.time")
+    page.click("#step")
+    until(page, f"f.lead.time === {time + 1}")
+    assert page.inner_text("#pause") == "Go on"
+    body = page.evaluate("() => sensorium.frame.body[0]")
+    page.click("#push-right")
+    for _ in range(3):
+        page.click("#step")
+    until(page, f"f.lead.time === {time + 4}")
+    pushed = page.evaluate("() => sensorium.frame.body[0]")
+    page.locator("#seed").fill("6")
+    page.click("#reset")
+    until(page, "f.seed === 6 && f.lead.time === 0")
+    assert pushed != body
+    page.select_option("#speed", "0.1")
+    page.click("#pause")
+    until(page, "s.speed === 0.1 && !s.paused && f.lead.time > 0")
+
+
+def test_keys(visit):
+    page = visit()
+    page.keyboard.press("s")
+    until(page, "s.wiring === 1")
+    page.keyboard.press("Space")
+    until(page, "s.paused")
+    page.keyboard.press("o")
+    until(page, "s.wiring === 0")
+    before = page.evaluate("() => sensorium.frame.lead.time")
+    page.keyboard.press(".")
+    until(page, f"f.lead.time > {before}")
+    page.keyboard.press("r")
+    until(page, "f.lead.time === 0")
+
+
+def test_presets_are_the_demos_of_the_paper(visit):
+    page = visit()
+    page.get_by_role("button", name="15 inputs").click()
+    until(page, "f.source.length === 15 && s.wiring === 7")
+    assert places(page).count(-1) == 10
+    page.get_by_role("button", name="5 inputs").first.click()
+    until(page, "f.source.length === 5 && s.wiring === 7")
+
+
+def test_a_link_holds_the_whole_state(visit):
+    fragment = (
+        "#agent=cartpole-pi&seed=5&wiring=3&every=50&noise=4&copies=2&cut=1.3&speed=0.5&paused=true"
+    )
+    page = visit(fragment)
+    until(page, "s.paused && f.source.length === 14")
+    state = page.evaluate("() => sensorium.state")
+    assert state["cut"] == [1, 3]
+    assert (state["agent"], state["seed"], state["speed"]) == ("cartpole-pi", 5, 0.5)
+    link = page.evaluate("() => location.hash")
+    again = visit(link)
+    until(again, "s.paused")
+    assert again.evaluate("() => sensorium.state") == state
+    assert page.input_value("#noise") == "4"
+    assert (
+        page.get_by_role("button", name="velocity", exact=True).get_attribute("aria-pressed")
+        == "true"
+    )
+
+
+def test_another_agent_by_its_name(visit):
+    page = visit()
+    page.select_option("#agent", "cartpole-fnn")
+    until(page, "s.agent === 'cartpole-fnn'")
+    assert page.locator("#rival-figure").is_hidden()
+    assert page.locator("#noise").is_hidden()
+    assert "by their places" in page.inner_text("#no-rival")
+
+
+def test_what_is_refused_is_said(visit):
+    page = visit("#agent=cartpole-pie")
+    page.wait_for_function("() => document.getElementById('lead-name').textContent.length")
+    assert page.input_value("#agent") == "cartpole-pi-reshuffle-100"
+
+
+def test_racing_by_sight(visit, tmp_path):
+    page = visit("#agent=carracing-attention-agent")
+    until(page, "f.picture && f.looked")
+    assert "no feed-forward agent" in page.inner_text("#no-rival")
+    box = page.locator("#lead").bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.1)
+    until(page, "s.hidden.length === 1 && f.hidden[s.hidden[0]] === 1")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    until(page, "s.hidden.length === 2")
+    assert len(set(np.array(page.evaluate("() => sensorium.state.hidden")) % 16)) == 1
+    page.locator("#occlude").fill("40")
+    until(page, "f.hidden.filter(Boolean).length > 90")
+    page.select_option("#background", "waves")
+    until(page, "s.background === 'waves'")
+    keep(page, "racing")
+    Image.new("RGB", (300, 200), (10, 20, 250)).save(tmp_path / "blue.png")
+    page.set_input_files("#file", tmp_path / "blue.png")
+    until(page, "s.background === 'dropped'")
+    until(page, "f.arrived.filter((v, i) => i % 3 === 2 && v === 250).length > 1000")
+    assert "dropped" not in page.evaluate("() => location.hash")
+    page.click("#shuffle")
+    until(page, "s.wiring === 1")
+
+
+def test_the_ant(visit):
+    pytest.importorskip(
+        "pybullet", reason="the ant needs PyBullet, which has wheels for Python 3.11"
+    )
+    page = visit("#agent=ant-pi-large&wiring=7")
+    until(page, "f.lead.time > 60")
+    assert page.locator("#sensors button").count() == 28
+    assert page.evaluate("() => sensorium.frame.body.length") == 39
+    keep(page, "ant")
+
+
+def test_everything_can_be_reached_by_keyboard_and_has_a_name(visit):
+    page = visit()
+    names = page.evaluate("""() => [...document.querySelectorAll("button, select, input")]
+        .filter((each) => each.offsetParent)
+        .map((each) => each.ariaLabel || each.labels?.[0]?.textContent || each.textContent)""")
+    assert len(names) > 20
+    assert all(name.strip() for name in names)
+    assert page.evaluate("() => document.documentElement.lang") == "en"
+    page.keyboard.press("Tab")
+    reached = set()
+    for _ in range(60):
+        reached.add(
+            page.evaluate("() => document.activeElement.id || document.activeElement.textContent")
+        )
+        page.keyboard.press("Tab")
+    assert {"agent", "shuffle", "pause", "noise", "seed", "position"} <= reached
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
+def test_it_fits_and_can_be_read(visit, scheme, width, height):
+    page = visit(
+        "#wiring=7&noise=10", viewport={"width": width, "height": height}, color_scheme=scheme
+    )
+    until(page, "f.lead.time > 300 && f.source.length === 15")
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    for name, least in (("ink", 7), ("soft", 4.5)):
+        assert contrast(page, name, "paper") >= least
+        assert contrast(page, name, "card") >= least
+    assert contrast(page, "accent-ink", "accent") >= 4.5
+    keep(page, f"cartpole-{scheme}-{width}")
+
+
+def contrast(page, one, other):
+    """As the Web Content Accessibility Guidelines 2 define it."""
+    colours = page.evaluate(
+        """(names) => names.map((name) => {
+            const pen = document.createElement("canvas").getContext("2d");
+            pen.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
+            pen.fillRect(0, 0, 1, 1);
+            return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
+        })""",
+        [one, other],
+    )
+    parts = np.array(colours) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    light = np.sort(linear @ [0.2126, 0.7152, 0.0722]) + 0.05
+    return light[1] / light[0]
