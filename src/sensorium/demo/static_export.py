@@ -1,6 +1,6 @@
 """The demo as a folder of plain files: cart-pole, agents and page run in the browser, nothing is served.
 
-python -m sensorium.demo.static_export DIR
+sensorium demo --export DIR
 
 The page opens from a web server or by a double click. What is in `static/` is copied as it is; only
 `weights.js` is made: weights as decimal numbers that read back as the very float32.
