@@ -135,14 +135,15 @@ def test_hostile_messages_are_refused_and_logged(port, visit, caplog):
     assert not any("\x1b" in record.getMessage() for record in caplog.records)
 
 
-def test_oversized_messages_end_the_line(port, visit):
-    with visit(port) as line:
+def test_oversized_messages_end_the_line(port, visit, caplog):
+    with visit(port) as line, caplog.at_level(logging.WARNING, "sensorium.demo"):
         line.until(lambda said: "frame" in said)
         with pytest.raises(websockets.exceptions.ConnectionClosed) as closed:
             insist(line, b"x" * (5 * 2**20))
         assert closed.value.rcvd is None or closed.value.rcvd.code == 1009
     with visit(port) as line:  # and nobody else is hurt
         line.until(lambda said: "frame" in said)
+    assert any("too large" in record.getMessage() for record in caplog.records)
 
 
 def test_who_is_one_too_many_is_told_so(serve, visit):

@@ -1,7 +1,6 @@
 """The page over HTTP, and frames over a WebSocket, on this machine alone unless one asks otherwise."""
 
 import asyncio
-import contextlib
 import dataclasses
 import ipaddress
 import os
@@ -165,8 +164,7 @@ class Demo:
             self._ready[name].done() and self._ready[name].exception() is not None
         ):
             self._ready[name] = asyncio.create_task(self._rehearse(name))
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(self._ready[name])
+        await asyncio.shield(self._ready[name])  # others wait for it too
 
     async def _rehearse(self, name: str) -> None:
         loop = asyncio.get_running_loop()

@@ -26,6 +26,7 @@ from sensorium.errors import ConfigError, MessageError, SensoriumError
 _FRAMES = 60  # a second, at most
 _AHEAD = 8  # frames on their way
 _MOST_REFUSALS = 20
+_TOO_LARGE = 1009  # what a WebSocket is closed with that brought too much at once
 _MOST_MESSAGES = 300  # a second
 
 
@@ -98,6 +99,8 @@ class Visitor:
                 await self._socket.close(1001, "silent")
                 return
             if said["type"] == "websocket.disconnect":
+                if said.get("code") == _TOO_LARGE:
+                    LOG.warning("refused a message of %r: too large", self._socket.client)
                 return
             count = count + 1 if int(time.monotonic()) == second else 1
             second = int(time.monotonic())
