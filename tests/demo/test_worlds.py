@@ -47,6 +47,18 @@ def test_the_driver_drives_and_is_blind_once_patches_are_shuffled(sit):
     assert not np.array_equal(after["arrived"], after["picture"])
 
 
+def test_a_driver_without_places_drives_on_when_patches_are_shuffled(sit):
+    session = sit("carracing-pi", wiring=7)
+    session.advance(200)
+    before = look(session)["lead"]["total"]
+    say(session, "shuffle")
+    session.advance(200)
+    after = look(session)
+    assert not np.array_equal(after["arrived"], after["picture"])
+    assert before > 100
+    assert after["lead"]["total"] - before > 100
+
+
 def test_patches_are_hidden_and_backgrounds_painted(sit):
     session = sit(DRIVER, occlude=50)
     session.advance(60)

@@ -61,7 +61,7 @@ PI_STUDENT = dataclasses.replace(
     policy=VisionAttentionNeuronConfig(
         num_queries=16, message_size=32, motion_scale=10.0, reading=Reading.WHOLE
     ),
-    trainer=dataclasses.replace(_IMITATION, action_noise=0.03),
+    trainer=dataclasses.replace(_IMITATION, learning_rate=1e-3, action_noise=0.03),
     perturbation=HideRows(),
 )
 

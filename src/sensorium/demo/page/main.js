@@ -16,6 +16,7 @@ const PRESETS = {
   restless: { ...PLAIN, agent: BEST, wiring: 7, every: 100 },
   ant: { ...PLAIN, agent: "ant-pi-large", wiring: 7 },
   racing: { ...PLAIN, agent: "carracing-attention-agent" },
+  puzzle: { ...PLAIN, agent: "carracing-pi", wiring: 7 },
 };
 
 let about = null, state = null, frame = null, line = [], cursor = -1, before = null;
