@@ -14,6 +14,7 @@ from sensorium.perturbations import (
     Duplicate,
     Identity,
     NoiseChannels,
+    OneOf,
     Reshuffle,
     Shuffle,
     check_perturbation,
@@ -124,3 +125,37 @@ def test_flags_make_a_perturbation_and_its_name():
 def test_numbers_out_of_range(build, sentence):
     with pytest.raises(ConfigError, match=sentence):
         build()
+
+
+def test_one_of_several_is_drawn_for_each_episode():
+    either = OneOf((Identity(), Shuffle(), compose(NoiseChannels(1), Drop(1))))
+    check_perturbation(either)
+    kinds = set()
+    for seed in range(30):
+        state = either.init(jax.random.key(seed), 5)
+        before = either.sources(state, 5)
+        shown = []
+        for step in range(3):
+            seen, state = either.apply(jax.random.key(step), state, jnp.arange(5.0))
+            np.testing.assert_array_equal(either.sources(state, 5), before)
+            shown.append(np.asarray(seen))
+        from_world = np.asarray(before) >= 0
+        for seen in shown:  # each channel carries what it is said to
+            np.testing.assert_array_equal(seen[from_world], np.asarray(before)[from_world])
+        if not from_world.all():
+            kinds.add("noise")
+        else:
+            kinds.add("plain" if (shown[0] == np.arange(5)).all() else "shuffled")
+    assert kinds == {"plain", "shuffled", "noise"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "what"),
+    [
+        ((), "at least one"),
+        ((Identity(), Drop(1)), "different shapes"),
+    ],
+)
+def test_one_of_nothing_or_of_unlike_ones_is_an_error(parts, what):
+    with pytest.raises(ConfigError, match=what):
+        OneOf(parts).init(jax.random.key(0), 5)

@@ -1,5 +1,7 @@
 """What happens to pictures: each perturbation does what it says, and to nothing else."""
 
+import itertools
+
 import imageio.v2 as imageio
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,8 @@ from sensorium.perturbations import (
     HideRows,
     NoiseBackground,
     Occlude,
+    OneOf,
+    RandomBackground,
     RandomConvolution,
     Shuffle,
     ShufflePatches,
@@ -45,6 +49,8 @@ ALL = [
     Blob(),
     FakeLane(),
     RandomConvolution(),
+    RandomBackground(),
+    OneOf((Bars(), Colour(), ShufflePatches(every=2))),
     compose(HideRows(), Background("mosaic"), Occlude(), ShufflePatches(8)),
 ]
 GRASS, LIGHT_GRASS = (100, 202, 100), (100, 228, 100)
@@ -150,7 +156,7 @@ def test_an_agent_of_patches_sees_the_same_in_any_order(frame):
 def test_backgrounds_replace_the_grass_and_nothing_else(frame):
     grass = is_grass(frame)
     assert grass[:84].mean() > 0.5
-    for perturbation in (Background("waves"), NoiseBackground()):
+    for perturbation in (Background("waves"), NoiseBackground(), RandomBackground()):
         (shown,) = show(perturbation, frame)
         assert (shown[~grass] == frame[~grass]).all()
         assert (shown[grass] != frame[grass]).any(1).mean() > 0.99
@@ -159,6 +165,19 @@ def test_backgrounds_replace_the_grass_and_nothing_else(frame):
 def test_noise_is_new_every_step(frame):
     first, second = show(NoiseBackground(), frame, 2)
     assert (first != second)[is_grass(frame)].any(1).mean() > 0.99
+
+
+def test_a_random_background_stays_for_an_episode_and_is_another_in_the_next(frame):
+    grass, pictures = is_grass(frame), []
+    for seed in range(8):
+        first, second = show(RandomBackground(), frame, 2, seed)
+        assert (first == second).all()
+        pictures.append(first[grass].astype(float))
+    apart = [np.abs(a - b).mean() for a, b in itertools.combinations(pictures, 2)]
+    assert min(apart) > 10
+    # From calm to busy, from dark to bright
+    assert np.ptp([picture.std() for picture in pictures]) > 20
+    assert np.ptp([picture.mean() for picture in pictures]) > 40
 
 
 def test_every_scene_is_of_its_own(frame):

@@ -15,27 +15,29 @@
 | `HideRows(rows)` | the lowest rows are black |
 | `Background(source)` | a picture, a video or a drawn scene where CarRacing has grass |
 | `NoiseBackground()` | noise there |
+| `RandomBackground()` | a picture there that is drawn anew for each episode |
 | `Colour(amount)` | road and grass in other shades |
 | `Bars()`, `Blob()` | black bars at the sides, a red square |
 | `FakeLane(offset)` | a second road beside the first |
 | `RandomConvolution(alpha, every)` | a convolution of random weights, as in NetRand |
 
-`compose(a, b, ...)` makes one of several.
+`compose(a, b, ...)` makes one of several; `OneOf((a, b, ...))` draws one of them for each episode.
 """
 
 from sensorium.perturbations.backgrounds import SCENES as SCENES
 from sensorium.perturbations.channels import Drop as Drop
 from sensorium.perturbations.channels import Duplicate as Duplicate
 from sensorium.perturbations.channels import NoiseChannels as NoiseChannels
+from sensorium.perturbations.combined import Compose as Compose
+from sensorium.perturbations.combined import OneOf as OneOf
+from sensorium.perturbations.combined import compose as compose
 from sensorium.perturbations.order import Reshuffle as Reshuffle
 from sensorium.perturbations.order import Shuffle as Shuffle
 from sensorium.perturbations.patches import Occlude as Occlude
 from sensorium.perturbations.patches import ShufflePatches as ShufflePatches
-from sensorium.perturbations.perturbation import Compose as Compose
 from sensorium.perturbations.perturbation import Identity as Identity
 from sensorium.perturbations.perturbation import Perturbation as Perturbation
 from sensorium.perturbations.perturbation import check_perturbation as check_perturbation
-from sensorium.perturbations.perturbation import compose as compose
 from sensorium.perturbations.picture import PicturePerturbation as PicturePerturbation
 from sensorium.perturbations.racing import Background as Background
 from sensorium.perturbations.racing import Bars as Bars
@@ -44,6 +46,7 @@ from sensorium.perturbations.racing import Colour as Colour
 from sensorium.perturbations.racing import FakeLane as FakeLane
 from sensorium.perturbations.racing import HideRows as HideRows
 from sensorium.perturbations.racing import NoiseBackground as NoiseBackground
+from sensorium.perturbations.random_background import RandomBackground as RandomBackground
 from sensorium.perturbations.random_convolution import RandomConvolution as RandomConvolution
 from sensorium.perturbations.wanted import MODIFICATIONS as MODIFICATIONS
 from sensorium.perturbations.wanted import perturb as perturb

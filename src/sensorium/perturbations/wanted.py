@@ -2,9 +2,10 @@
 
 from sensorium.errors import did_you_mean
 from sensorium.perturbations.channels import Drop, Duplicate, NoiseChannels
+from sensorium.perturbations.combined import compose
 from sensorium.perturbations.order import Reshuffle, Shuffle
 from sensorium.perturbations.patches import Occlude, ShufflePatches
-from sensorium.perturbations.perturbation import Perturbation, compose
+from sensorium.perturbations.perturbation import Perturbation
 from sensorium.perturbations.racing import Background, Bars, Blob, Colour, FakeLane, NoiseBackground
 from sensorium.perturbations.random_convolution import RandomConvolution
 from sensorium.types import Senses

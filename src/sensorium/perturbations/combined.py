@@ -1,0 +1,140 @@
+"""Several perturbations as one: after one another, or one of them by chance."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+from sensorium.errors import ConfigError
+from sensorium.perturbations.perturbation import Identity, Perturbation, check_scalars
+from sensorium.types import Key, Picture, PyTree, Sensed, Senses
+
+
+@dataclasses.dataclass(frozen=True)
+class Compose(Perturbation):
+    """Several perturbations, the first one nearest to the world."""
+
+    parts: tuple[Perturbation, ...]
+
+    @property
+    def code_scale(self) -> float:
+        """Product of the factors of all parts."""
+        factor = 1.0
+        for part in self.parts:
+            factor *= part.code_scale
+        return factor
+
+    def arriving(self, senses: Senses) -> Senses:
+        """Through all parts in turn."""
+        for part in self.parts:
+            senses = part.arriving(senses)
+        return senses
+
+    def init(self, key: Key, senses: Senses) -> PyTree:
+        """State of each part."""
+        states = []
+        for index, part in enumerate(self.parts):
+            states.append(part.init(jax.random.fold_in(key, index), senses))
+            senses = part.arriving(senses)
+        return tuple(states)
+
+    def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
+        """Through all parts in turn."""
+        states = []
+        for index, (part, part_state) in enumerate(zip(self.parts, state, strict=True)):
+            observation, part_state = part.apply(
+                jax.random.fold_in(key, index), part_state, observation
+            )
+            states.append(part_state)
+        return observation, tuple(states)
+
+    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+        """Followed back through all parts."""
+        carried = jnp.arange(check_scalars(self, senses))
+        for part, part_state in zip(self.parts, state, strict=True):
+            source = part.sources(part_state, carried.shape[0])
+            carried = jnp.where(source >= 0, carried[source], -1)
+        return carried
+
+    def carried(self, key: Key, state: PyTree, marks: Picture) -> Picture:
+        """Through all parts in turn."""
+        for index, (part, part_state) in enumerate(zip(self.parts, state, strict=True)):
+            marks = part.carried(jax.random.fold_in(key, index), part_state, marks)
+        return marks
+
+    def __str__(self) -> str:
+        return " + ".join(str(part) for part in self.parts) or "plain"
+
+
+@dataclasses.dataclass(frozen=True)
+class OneOf(Perturbation):
+    """One of several perturbations, drawn for each episode; all give senses of one shape."""
+
+    parts: tuple[Perturbation, ...]
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ConfigError("OneOf needs at least one perturbation to choose from.")
+
+    @property
+    def code_scale(self) -> float:
+        """That of the parts; ConfigError if they differ."""
+        factors = {part.code_scale for part in self.parts}
+        if len(factors) > 1:
+            raise ConfigError(f"The parts of {str(self)!r} scale an agent's code differently.")
+        return factors.pop()
+
+    def arriving(self, senses: Senses) -> Senses:
+        """Through any part."""
+        arriving = {part.arriving(senses) for part in self.parts}
+        if len(arriving) > 1:
+            raise ConfigError(f"The parts of {str(self)!r} give senses of different shapes.")
+        return arriving.pop()
+
+    def init(self, key: Key, senses: Senses) -> tuple[Int[Array, ""], PyTree]:
+        """Which part it is, and the state of each."""
+        self.arriving(senses)
+        key_choice, key_parts = jax.random.split(key)
+        choice = jax.random.randint(key_choice, (), 0, len(self.parts))
+        keys = jax.random.split(key_parts, len(self.parts))
+        return choice, tuple(part.init(k, senses) for part, k in zip(self.parts, keys, strict=True))
+
+    def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
+        """Through the part that was drawn; the others wait."""
+
+        def through(index: int) -> Callable[[tuple[PyTree, ...]], tuple[Array, PyTree]]:
+            def apply(states: tuple[PyTree, ...]) -> tuple[Array, PyTree]:
+                shown, after = self.parts[index].apply(key, states[index], observation)
+                return shown, (*states[:index], after, *states[index + 1 :])
+
+            return apply
+
+        choice, states = state
+        branches = [through(index) for index in range(len(self.parts))]
+        shown, states = jax.lax.switch(choice, branches, states)
+        return shown, (choice, states)
+
+    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+        """Those of the part that was drawn."""
+        choice, states = state
+        each = [part.sources(s, senses) for part, s in zip(self.parts, states, strict=True)]
+        return jnp.stack(each)[choice]
+
+    def carried(self, key: Key, state: PyTree, marks: Picture) -> Picture:
+        """By the part that was drawn."""
+        choice, states = state
+        each = [part.carried(key, s, marks) for part, s in zip(self.parts, states, strict=True)]
+        return jnp.stack(each)[choice]
+
+    def __str__(self) -> str:
+        return "one of (" + ", ".join(str(part) for part in self.parts) + ")"
+
+
+def compose(*parts: Perturbation) -> Perturbation:
+    """The parts one after another; `Identity` for none, the part itself for one."""
+    parts = tuple(part for part in parts if part != Identity())
+    if not parts:
+        return Identity()
+    return parts[0] if len(parts) == 1 else Compose(parts)
