@@ -117,8 +117,17 @@ def test_noise_copies_and_reshuffling(visit):
     page.select_option("#copies", "3")
     until(page, "f.source.length === 25")
     assert places(page).count(4) == 3
-    page.select_option("#every", "25")
-    until(page, "f.turn >= 2")
+    page.locator("#every").fill("7")
+    page.locator("#every").press("Enter")
+    until(page, "s.every === 7 && f.turn >= 2")
+    assert "every=7" in page.evaluate("() => location.hash")
+    page.locator("#every").fill("100000")
+    page.locator("#every").press("Enter")
+    until(page, "s.every === 1000")
+    assert page.input_value("#every") == "1000"
+    page.locator("#every").fill("")
+    page.locator("#every").press("Tab")
+    until(page, "s.every === 0")
     page.click("#mend")
     until(page, "f.source.length === 5 && f.turn === 0 && s.every === 0")
     assert page.input_value("#noise") == "0"
@@ -126,13 +135,41 @@ def test_noise_copies_and_reshuffling(visit):
 
 def test_sensors_are_cut_and_mended_by_clicking(visit):
     page = visit()
-    sensor = page.get_by_role("button", name="cos angle")
+    sensor = page.get_by_role("button", name="cos angle", exact=True)
     sensor.click()
     until(page, "s.cut.length === 1 && f.level[2] === 0")
     assert sensor.get_attribute("aria-pressed") == "true"
     sensor.press("Enter")
     until(page, "s.cut.length === 0 && f.level[2] !== 0")
     assert sensor.get_attribute("aria-pressed") == "false"
+
+
+def test_places_are_cut_one_by_one(visit):
+    """Channels of noise and single copies, by mouse and by keyboard, and two before the answer comes."""
+    page = visit("#wiring=3&noise=2&copies=2")
+    until(page, "f.wire.length === 12")
+    assert page.locator("#places button").count() == 12
+    wires = page.evaluate("() => [...sensorium.frame.wire]")
+    noise, copy = wires.index(16), wires.index(6)
+    page.evaluate(
+        "(both) => both.forEach((n) => document.querySelectorAll('#places button')[n].click())",
+        [noise, copy],
+    )
+    until(page, f"String(s.cut) === '6,16' && f.level[{noise}] === 0 && f.level[{copy}] === 0")
+    assert "cut=6.16" in page.evaluate("() => location.hash")
+    assert page.get_by_role("button", name="noise 2").get_attribute("aria-pressed") == "true"
+    # Of the sensor, and of noise, one wire of two is gone
+    for name in ("velocity", "noise"):
+        button = page.locator("#sensors").get_by_role("button", name=name, exact=True)
+        assert button.get_attribute("aria-pressed") == "mixed"
+    page.get_by_role("button", name=f"Place {noise + 1}:").focus()
+    page.keyboard.press("Enter")
+    until(page, "String(s.cut) === '6'")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    until(page, f"s.cut.includes({wires[1]})")
+    keep(page, "places")
 
 
 def test_pause_step_push_speed_and_reset(visit):
@@ -185,12 +222,12 @@ def test_presets_are_the_demos_of_the_paper(visit):
 
 def test_a_link_holds_the_whole_state(visit):
     fragment = (
-        "#agent=cartpole-pi&seed=5&wiring=3&every=50&noise=4&copies=2&cut=1.3&speed=0.5&paused=true"
+        "#agent=cartpole-pi&seed=5&wiring=3&every=50&noise=4&copies=2&cut=1.6&speed=0.5&paused=true"
     )
     page = visit(fragment)
     until(page, "s.paused && f.source.length === 14")
     state = page.evaluate("() => sensorium.state")
-    assert state["cut"] == [1, 3]
+    assert state["cut"] == [1, 6]
     assert (state["agent"], state["seed"], state["speed"]) == ("cartpole-pi", 5, 0.5)
     link = page.evaluate("() => location.hash")
     again = visit(link)
@@ -266,10 +303,13 @@ def test_everything_can_be_reached_by_keyboard_and_has_a_name(visit):
     reached = set()
     for _ in range(60):
         reached.add(
-            page.evaluate("() => document.activeElement.id || document.activeElement.textContent")
+            page.evaluate(
+                "() => { const a = document.activeElement; return a.id || a.textContent || a.ariaLabel }"
+            )
         )
         page.keyboard.press("Tab")
-    assert {"agent", "shuffle", "pause", "noise", "seed", "position"} <= reached
+    assert {"agent", "shuffle", "pause", "every", "noise", "seed", "position"} <= reached
+    assert len([name for name in reached if name.startswith("Place ")]) == 1  # then by arrow keys
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

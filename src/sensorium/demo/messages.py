@@ -29,6 +29,8 @@ LONGEST_TEXT = 4096
 """Characters of a message."""
 MOST_NOISE = 50
 MOST_COPIES = 3
+MOST_WIRES = 2000
+"""That wires are numbered up to; fewer in most worlds."""
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Of the world's own time."""
 NOISE, DROPPED = "noise", "dropped"
@@ -54,7 +56,7 @@ class Controls:
     copies: int = 1
     """How often each sensor is there."""
     cut: tuple[int, ...] = ()
-    """Sensors whose wire is cut."""
+    """Wires that are cut, by the numbers that `senses.Wires` gives them."""
     occlude: int = 0
     """Percent of the patches that are black."""
     hidden: tuple[int, ...] = ()
@@ -205,7 +207,7 @@ _FIELDS: dict[str, _Check] = {
     "every": _whole(0, 1000),
     "noise": _whole(0, MOST_NOISE),
     "copies": _whole(1, MOST_COPIES),
-    "cut": _places(128),
+    "cut": _places(MOST_WIRES),
     "occlude": _whole(0, 90),
     "hidden": _places(256),
     "background": _one_of(BACKGROUNDS),

@@ -34,8 +34,10 @@ PATCH = 6
 class Wired(NamedTuple):
     """What each of C places carries."""
 
+    wire: Int[np.ndarray | Array, " C"]
+    """The wire that ends there, or `EMPTY`; the empty ones come last."""
     source: Int[np.ndarray | Array, " C"]
-    """A sensor, `FROM_NOISE`, or `EMPTY`; the empty ones come last."""
+    """The sensor that it comes from, `FROM_NOISE`, or `EMPTY`."""
     whole: Bool[np.ndarray | Array, " C"]
     """False where the wire is cut."""
 
@@ -92,7 +94,11 @@ class Rewirable(abc.ABC):
 
 
 class Wires(Rewirable):
-    """Scalar sensors: places, copies, noise, cut wires."""
+    """Scalar sensors: places, copies, noise, cut wires.
+
+    Wires keep their numbers whatever else there is: N `MOST_COPIES` + j is the j-th channel of noise, and
+    below that N k + i is the k-th copy of sensor i.
+    """
 
     def __init__(self, policy: Policy, num_sensors: int):
         """Set up for an agent and N sensors."""
@@ -117,12 +123,18 @@ class Wires(Rewirable):
 
     def check(self, controls: Controls) -> None:
         self._policy.initial_carry(self.channels(controls))
-        if max(controls.cut, default=0) >= self._count:
+        last = self.first_noise + MOST_NOISE - 1
+        if max(controls.cut, default=0) > last:
             raise ConfigError(
-                f"There are sensors 0 to {self._count - 1}, and none of number {max(controls.cut)}."
+                f"There are wires 0 to {last}, and none of number {max(controls.cut)}."
             )
         if controls.hidden or controls.occlude or controls.background:
             raise ConfigError("This world shows numbers; it has no patches and no background.")
+
+    @property
+    def first_noise(self) -> int:
+        """Number of the wire of the first channel of noise."""
+        return self._count * MOST_COPIES
 
     def channels(self, controls: Controls) -> int:
         """How many places are not empty."""
@@ -130,13 +142,16 @@ class Wires(Rewirable):
 
     def draw(self, controls: Controls, turn: int, dropped: np.ndarray | None = None) -> Wired:
         del dropped
-        sensors = np.tile(np.arange(self._count, dtype=np.int32), controls.copies)
-        source = np.append(sensors, np.full(controls.noise, FROM_NOISE, np.int32))
-        source = source[order_of(controls, turn, len(source))]
-        whole = ~np.isin(source, controls.cut)
-        empty = max(self._room - len(source), 0)
+        sensors = np.arange(self._count * controls.copies, dtype=np.int32)
+        noise = np.arange(controls.noise, dtype=np.int32) + self.first_noise
+        wire = np.append(sensors, noise)
+        wire = wire[order_of(controls, turn, len(wire))]
+        source = np.where(wire < self.first_noise, wire % self._count, FROM_NOISE)
+        empty = np.full(max(self._room - len(wire), 0), EMPTY, np.int32)
         return Wired(
-            np.append(source, np.full(empty, EMPTY, np.int32)), np.append(whole, [False] * empty)
+            np.append(wire, empty),
+            np.append(source.astype(np.int32), empty),
+            np.append(~np.isin(wire, controls.cut), np.zeros(len(empty), bool)),
         )
 
     def arrive(self, key: Key, drawn: Wired, observation: Observation) -> Float[Array, " C"]:

@@ -152,6 +152,7 @@ class Session:
         elif isinstance(self._wires, Wires):
             assert isinstance(world, Environment | HostWorld)
             about |= {"sensors": list(world.sensor_names), "any_number": self._wires.any_number}
+            about["first_noise"] = self._wires.first_noise
         return about
 
     def scenery(self) -> list[list[float]]:
@@ -218,7 +219,8 @@ class Session:
         assert isinstance(self._wires, Wires)
         count = self._wires.channels(self.controls)
         source = self._drawn.source[:count]
-        arrays = {"source": source.astype(np.int8)}
+        wire = self._drawn.wire[:count]
+        arrays = {"source": source, "wire": wire}
         if lead.inside is None:
             return arrays
         # A bar is of full length where its sensor has read the most so far

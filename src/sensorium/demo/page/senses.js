@@ -6,19 +6,21 @@ const NOISE = -1;
 
 export function wiring(canvas, frame, sensors, cut) {
   const { pen, width, height } = open(canvas);
-  const { source, level, attention } = frame;
+  const { source, wire, level, attention } = frame;
   if (!source) return;
   const places = source.length, queries = attention ? attention.shape[1] : 0;
   const matrix = queries ? Math.min(width * 0.36, 190) : 0, bars = Math.min(72, width * 0.18);
   const wires = width - matrix - bars - (queries ? 16 : 8);
-  canvas.parentElement.parentElement.style.setProperty("--matrix", `${matrix}px`);
+  const board = canvas.parentElement.parentElement.style;
+  board.setProperty("--matrix", `${matrix}px`);
+  board.setProperty("--places", `${width - wires}px`);
   const noisy = source.some((each) => each === NOISE);
   const rows = sensors.length + (noisy ? 1 : 0);
   const left = (sensor) => ((sensor === NOISE ? sensors.length : sensor) + 0.5) * height / rows;
   const high = height / places, listened = heard(attention, places, queries);
   pen.lineCap = "round";
   for (let place = 0; place < places; place++) {
-    const sensor = source[place], y = (place + 0.5) * high, gone = cut.includes(sensor);
+    const sensor = source[place], y = (place + 0.5) * high, gone = cut.includes(wire[place]);
     const hueNow = sensor === NOISE ? colour("noise") : hue(sensor, sensors.length);
     pen.strokeStyle = hueNow;
     pen.globalAlpha = gone ? 0.25 : 0.22 + 0.75 * listened[place];
