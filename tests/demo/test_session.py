@@ -213,6 +213,7 @@ def test_what_does_not_fit_is_refused_and_all_is_as_before(sit):
         ({"cut": (65,)}, ConfigError),
         ({"hidden": (3,)}, ConfigError),
         ({"background": "hills"}, ConfigError),
+        ({"modify": "colour"}, ConfigError),
         ({"agent": "cartpole-pie"}, UnknownNameError),
         ({"agent": "../zoo/cartpole-pi.safetensors"}, UnknownNameError),
     ):
@@ -264,6 +265,7 @@ CHANGES = st.fixed_dictionaries(
         "cut": st.lists(st.integers(0, 70), max_size=6),
         "hidden": st.lists(st.integers(0, 255), max_size=3),
         "background": st.sampled_from(["", "hills", "dropped"]),
+        "modify": st.sampled_from(["", "bars"]),
         "speed": st.sampled_from([0.1, 1, 4]),
         "paused": st.booleans(),
         "agent": st.sampled_from(["nobody", "cartpole-pi-reshuffle-100"]),

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sensorium.errors import MessageError, did_you_mean
-from sensorium.perturbations import SCENES
+from sensorium.perturbations import MODIFICATIONS, SCENES
 
 LONGEST_TEXT = 4096
 """Characters of a message."""
@@ -36,6 +36,8 @@ SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 NOISE, DROPPED = "noise", "dropped"
 BACKGROUNDS = ("", *SCENES, NOISE, DROPPED)
 """Nothing, scenes that are drawn here, noise in each pixel, and the visitor's own picture."""
+CHANGES = ("", *(name for name in MODIFICATIONS if name != NOISE))
+"""Nothing, and what else can happen to pictures."""
 _LARGEST = 2**31 - 1
 
 
@@ -63,6 +65,8 @@ class Controls:
     """Single patches that are black."""
     background: str = ""
     """One of `BACKGROUNDS`."""
+    modify: str = ""
+    """One of `CHANGES`."""
     speed: float = 1.0
     """One of `SPEEDS`."""
     paused: bool = False
@@ -211,6 +215,7 @@ _FIELDS: dict[str, _Check] = {
     "occlude": _whole(0, 90),
     "hidden": _places(256),
     "background": _one_of(BACKGROUNDS),
+    "modify": _one_of(CHANGES),
     "speed": _one_of(SPEEDS),
     "paused": _flag,
 }

@@ -8,6 +8,8 @@ there, up to rounding. Other agents get exactly as many places as there are, and
 """
 
 import abc
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from sensorium.demo.messages import DROPPED, MOST_COPIES, MOST_NOISE, NOISE, Controls
+from sensorium.demo.messages import CHANGES, DROPPED, MOST_COPIES, MOST_NOISE, NOISE, Controls
 from sensorium.errors import ConfigError
 from sensorium.layers import AttentionNeuron
+from sensorium.perturbations import MODIFICATIONS
 from sensorium.perturbations.backgrounds import frames_of
 from sensorium.perturbations.patches import from_patches, grid_of, to_patches
 from sensorium.perturbations.racing import on_grass
@@ -54,12 +57,16 @@ class Patched(NamedTuple):
     painted: Bool[np.ndarray | Array, ""]
     noisy: Bool[np.ndarray | Array, ""]
     """Whether noise is painted instead."""
+    change: Int[np.ndarray | Array, ""]
+    """Which of `CHANGES` happens to it, then."""
+    states: tuple[PyTree, ...]
+    """What each of them but the first has drawn for the episode."""
 
     @property
     def changes_anything(self) -> bool:
         """Whether what arrives is another picture than there is."""
         moved = self.order != np.arange(len(self.order))
-        return bool(moved.any() or self.hidden.any() or self.painted)
+        return bool(moved.any() or self.hidden.any() or self.painted or self.change)
 
 
 class Rewirable(abc.ABC):
@@ -128,8 +135,8 @@ class Wires(Rewirable):
             raise ConfigError(
                 f"There are wires 0 to {last}, and none of number {max(controls.cut)}."
             )
-        if controls.hidden or controls.occlude or controls.background:
-            raise ConfigError("This world shows numbers; it has no patches and no background.")
+        if controls.hidden or controls.occlude or controls.background or controls.modify:
+            raise ConfigError("This world shows numbers; it has no patches, background or colours.")
 
     @property
     def first_noise(self) -> int:
@@ -206,21 +213,39 @@ class Patches(Rewirable):
             ground,
             np.asarray(painted),
             np.asarray(controls.background == NOISE),
+            np.asarray(CHANGES.index(controls.modify), np.int32),
+            _changes_of(controls.seed, self.shape),
         )
 
     def arrive(self, key: Key, drawn: Patched, observation: Picture) -> Picture:
         height, width, _ = self.shape
-        noise = jax.random.bits(key, observation.shape, jnp.uint8)
+        shown = observation.at[height - self._unseen :].set(0)  # as `evaluation.as_shown`
+        noise = jax.random.bits(key, shown.shape, jnp.uint8)
         ground = jnp.where(drawn.noisy, noise, drawn.ground)
-        shown = jnp.where(on_grass(observation) & drawn.painted, ground, observation)
-        if self._unseen:
-            shown = shown.at[height - self._unseen :].set(0)
+        shown = jnp.where(on_grass(shown) & drawn.painted, ground, shown)
+        shown = jax.lax.switch(drawn.change, self._changes(key, drawn.states), shown)
         patches = jnp.where(drawn.hidden[:, None, None, None], 0, to_patches(shown, PATCH))
         return from_patches(patches[drawn.order], height, width)
+
+    def _changes(self, key: Key, states: tuple[PyTree, ...]) -> list[Callable[[Picture], Picture]]:
+        """What each of `CHANGES` makes of a picture: compiled once, and only the one chosen runs."""
+
+        def change(name: str, state: PyTree) -> Callable[[Picture], Picture]:
+            return lambda picture: MODIFICATIONS[name].apply(key, state, picture)[0]
+
+        pairs = zip(CHANGES[1:], states, strict=True)
+        return [lambda picture: picture, *(change(name, state) for name, state in pairs)]
 
     def seats(self, drawn: Patched) -> tuple[int, ...]:
         del drawn
         return self.shape
+
+
+@functools.lru_cache(maxsize=64)
+def _changes_of(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
+    """What the changes of pictures draw for the episode of a seed."""
+    key = jax.random.key(seed)
+    return tuple(MODIFICATIONS[name].init(key, shape) for name in CHANGES[1:])
 
 
 def order_of(controls: Controls, turn: int, count: int) -> Int[np.ndarray, " count"]:

@@ -79,6 +79,8 @@ function begin(next) {
   $("sight").hidden = !picture;
   $("push").hidden = !["cartpole", "ant"].includes(about.kind);
   $("lead-name").textContent = about.agent;
+  $("lead").hidden = about.kind === "nothing";
+  $("no-view").hidden = about.kind !== "nothing";
   $("rival-figure").hidden = !about.rival;
   $("rival-name").textContent = about.rival ?? "";
   $("no-rival").hidden = Boolean(about.rival);
@@ -93,7 +95,7 @@ function begin(next) {
     : "The agent in its world");
   fillAgents();
   board.lay(about.sensors, about.first_noise);
-  tell(picture ? "Click on the picture to hide patches of it; drop a picture of yours to replace the grass."
+  tell(picture ? "Click on the picture to hide patches of it; drop a picture of yours to replace the grass of a road."
     : wires && about.any_number ? "Press Shuffle, or a sensor or a place to cut its wire."
     : "This agent knows its inputs by their places.");
 }
@@ -103,11 +105,15 @@ function whyNoRival() {
   return about.any_number === false ? "This agent knows its inputs by their places: shuffle them, and see." : "";
 }
 
+const LOOKS = {
+  "at places": "The agent looks at the ten framed patches and hears only where they are: shuffled patches blind it.",
+  anywhere: "The agent takes the patches of the picture in any order.",
+  everywhere: "The agent looks at the whole picture at once, and knows every pixel by its place.",
+};
+
 function note() {
   if (about.kind === "picture") {
-    return about.by_places
-      ? "The agent looks at the ten framed patches and hears only where they are: shuffled patches blind it."
-      : "The agent takes the patches of the picture in any order.";
+    return LOOKS[about.looks];
   }
   return about.rival
     ? `The agent does not know which wire is which. ${about.rival} does: it takes the first ${about.sensors.length} places.`
@@ -135,7 +141,7 @@ function settle(next, heard) {
 }
 
 function show(now) {
-  for (const name of ["copies", "speed", "background", "noise", "occlude"]) $(name).value = now[name];
+  for (const name of ["copies", "speed", "background", "modify", "noise", "occlude"]) $(name).value = now[name];
   for (const name of ["every", "seed"]) { // not while somebody writes there
     if (document.activeElement !== $(name)) $(name).value = name === "every" && !now.every ? "" : now[name];
   }
@@ -185,6 +191,7 @@ function draw() {
     if (frame.rival_body) ant($("rival"), frame.rival_body, true);
   } else if (about.kind === "road") road($("lead"), frame.body, line);
   else if (about.kind === "picture") drawSight();
+  else if (frame.view) paint($("lead"), frame.view, 1);
   if (frame.wire && state) {
     wiring($("wiring"), frame, about.sensors, state.cut);
     board.show(frame.wire, state.cut);
@@ -208,10 +215,12 @@ const ENDS = {
   cartpole: "left the track", ant: "fell", picture: "done, or off the field", road: "done, or off the field",
 };
 
+const MOST = { cartpole: 1000, ant: 3000, picture: 1000, road: 1000 };
+
 function score(who, { total, time, ended }) {
   $(`${who}-score`).textContent = Math.round(total).toLocaleString("en");
-  const most = about.kind === "ant" ? 3000 : 1000;
-  $(`${who}-meter`).style.transform = `scaleX(${Math.max(0, Math.min(1, total / most))})`;
+  const most = MOST[about.kind]; // of other worlds one does not know
+  $(`${who}-meter`).style.transform = `scaleX(${most ? Math.max(0, Math.min(1, total / most)) : 0})`;
   const how = ended === "failed" ? `${ENDS[about.kind] ?? "ended"} at step ${time.toLocaleString("en")}`
     : ended === "time" ? "time is up" : `step ${time.toLocaleString("en")}`;
   if ($(`${who}-note`).textContent !== how) $(`${who}-note`).textContent = how;
@@ -249,7 +258,9 @@ $("every").onchange = () => {
 for (const name of ["copies", "speed"]) {
   $(name).onchange = (event) => want({ [name]: Number(event.target.value) }, said(event.target));
 }
-$("background").onchange = (event) => want({ background: event.target.value }, said(event.target));
+for (const name of ["background", "modify"]) {
+  $(name).onchange = (event) => want({ [name]: event.target.value }, said(event.target));
+}
 for (const name of ["noise", "occlude"]) {
   $(name).oninput = (event) => {
     $(`${name}-now`).textContent = event.target.value + (name === "occlude" ? " %" : "");
