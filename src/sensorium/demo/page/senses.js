@@ -23,7 +23,7 @@ export function wiring(canvas, frame, sensors, cut) {
     const sensor = source[place], y = (place + 0.5) * high, gone = cut.includes(wire[place]);
     const hueNow = sensor === NOISE ? colour("noise") : hue(sensor, sensors.length);
     pen.strokeStyle = hueNow;
-    pen.globalAlpha = gone ? 0.25 : 0.22 + 0.75 * listened[place];
+    pen.globalAlpha = gone ? 0.5 : 0.22 + 0.75 * listened[place];
     pen.lineWidth = gone ? 1 : 0.8 + 3.4 * listened[place] * Math.min(1, high / 12 + 0.25);
     pen.setLineDash(gone ? [3, 5] : []);
     pen.beginPath();
@@ -31,6 +31,7 @@ export function wiring(canvas, frame, sensors, cut) {
     pen.bezierCurveTo(wires * 0.5, left(sensor), wires * 0.5, y, wires - 4, y);
     pen.stroke();
     pen.setLineDash([]);
+    if (gone) cross(pen, wires - 4, y, Math.max(1.5, Math.min(4, high / 3)));
     pen.globalAlpha = gone ? 0.3 : 1;
     if (level) {
       pen.fillStyle = hueNow;
@@ -50,6 +51,18 @@ export function wiring(canvas, frame, sensors, cut) {
       }
     }
   }
+}
+
+function cross(pen, x, y, size) {
+  pen.globalAlpha = 1;
+  pen.strokeStyle = colour("wrong");
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  for (const slope of [-1, 1]) {
+    pen.moveTo(x - size, y - slope * size);
+    pen.lineTo(x + size, y + slope * size);
+  }
+  pen.stroke();
 }
 
 // How much each place is listened to, of the most: its mean attention without signs
