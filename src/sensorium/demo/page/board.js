@@ -15,7 +15,7 @@ export class Board {
 
   // Another agent; null where there are no wires
   lay(sensors, firstNoise) {
-    Object.assign(this, { names: sensors ?? [], firstNoise, wire: [], now: "" });
+    Object.assign(this, { names: sensors ?? [], firstNoise, wire: [], now: "", done: "" });
     this.list.classList.toggle("many", this.names.length > 14);
     this.places.replaceChildren();
     this.list.replaceChildren(...this.names.map((_, sensor) => this.sensor(sensor)));
@@ -51,17 +51,20 @@ export class Board {
 
   // What is wired where, and what of it is cut
   show(wire, cut) {
-    const now = `${wire} ${cut}`;
+    const now = `${wire} ${cut}`, done = `${wire.length} ${cut}`;
     if (!this.names.length || now === this.now) return;
-    Object.assign(this, { wire, now, gone: new Set(cut) });
-    this.waiting ||= setTimeout(() => this.write(), PATIENCE);
+    const later = done === this.done; // it is only the order that has changed
+    Object.assign(this, { wire, now, done, gone: new Set(cut) });
+    if (later) this.waiting ||= setTimeout(() => this.write(), PATIENCE);
+    else this.write();
   }
 
   write() {
+    clearTimeout(this.waiting);
     this.waiting = 0;
     const noisy = this.wire.some((wire) => wire >= this.firstNoise);
-    if (noisy) this.list.append(this.noise);
-    else this.noise.remove();
+    if (!noisy) this.noise.remove();
+    else if (!this.noise.isConnected) this.list.append(this.noise);
     [...this.list.children].forEach((row, index) => {
       const wires = this.wiresOf(row === this.noise ? NOISE : index);
       const cut = wires.filter((wire) => this.gone.has(wire)).length;
