@@ -37,6 +37,7 @@ class Visitor:
     def __init__(self, agent: str, seconds: float, every: float):
         self.agent, self.seconds, self.every = agent, seconds, every
         self.number, self.frames, self.latencies, self.lost = 0, 0, [], False
+        self.wires = False
 
     async def stay(self, begin: asyncio.Barrier) -> None:
         """Until the time is over; counting starts when all are there."""
@@ -45,8 +46,9 @@ class Visitor:
         try:
             async with connect(address, origin=origin, proxy=None) as self.socket:
                 await self.say("set", changes={"agent": self.agent})
-                while isinstance(await self.socket.recv(), str):
-                    pass
+                while isinstance(said := await self.socket.recv(), str):
+                    about = json.loads(said).get("about", {})
+                    self.wires = self.wires or "sensors" in about
                 drawing = asyncio.create_task(self.draw())
                 await begin.wait()
                 self.frames = 0
@@ -80,9 +82,9 @@ class Visitor:
             if self.waiting is None:
                 noise = (noise + 7) % 50
                 self.waiting = (self.number + 1, time.perf_counter())
-                await self.say(
-                    "set", changes={"noise": noise, "wiring": int(chance.integers(1000))}
-                )
+                # Where there are pictures instead of wires, patches are hidden
+                more = {"noise" if self.wires else "occlude": noise}
+                await self.say("set", changes={**more, "wiring": int(chance.integers(1000))})
 
     async def say(self, do: str, **more: object) -> None:
         self.number += 1
@@ -178,7 +180,7 @@ def main(visitors: int = 50, seconds: float = 10.0, json_file: Path | None = Non
     load = os.getloadavg()[0]
     with _server():
         browser = [_in_browser(agent, seconds) for agent in (pole, driver, ant)]
-        few = [_of_visitors(4, agent, seconds) for agent in (pole, ant)]
+        few = [_of_visitors(4, agent, seconds) for agent in (pole, driver, ant)]
         many = _of_visitors(visitors, pole, seconds)
     result = {
         "machine": platform.processor() or platform.machine(),

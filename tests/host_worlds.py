@@ -45,6 +45,13 @@ class Mute(Walk):
         return None
 
 
+class Undrawable(Walk):
+    """Lacks what it would draw itself with."""
+
+    def render(self):
+        raise ImportError("no graphics library")
+
+
 class Mortal(Walk):
     """Kills its process at its seventh step, as often as the file in SENSORIUM_TEST_LIVES has lines."""
 
@@ -124,7 +131,8 @@ class Pairs(Walk):
         self.action_space = spaces.MultiDiscrete([2, 3])
 
 
-for kind in (Walk, Mute, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Pictures, Words, Pairs):
+VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Pictures, Words, Pairs)
+for kind in (Walk, *VICES):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )

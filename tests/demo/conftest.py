@@ -2,10 +2,13 @@
 
 import contextlib
 import json
+import shutil
 import threading
 import time
 
 import pytest
+
+from tests.demo.browser import PATIENCE
 
 AGENTS = ("cartpole-pi-reshuffle-100", "cartpole-fnn", "cartpole-nla", "cartpole-pi")
 
@@ -38,14 +41,14 @@ def sit(offer):
 
 @pytest.fixture(scope="session")
 def serve():
-    """Serve the demo in a thread: `with serve(silence=1.0) as (demo, port)`."""
+    """Serve the demo in a thread: `with serve(silence=1.0) as (demo, port)`; on a free port by default."""
     pytest.importorskip("starlette", reason="the demo's extra is not installed")
     uvicorn = pytest.importorskip("uvicorn", reason="the demo's extra is not installed")
     from sensorium.demo import server
 
     @contextlib.contextmanager
     def start(agent=AGENTS[0], **settings):
-        config = server.ServerConfig(port=0, **settings)
+        config = server.ServerConfig(**{"port": 0, **settings})
         door = server.listen(config)
         demo = server.Demo(agent, config)
         running = uvicorn.Server(server.uvicorn_config(demo))
@@ -112,3 +115,55 @@ class Line:
 def visit():
     """Visit a server: `with visit(port, noise=3) as line`."""
     return Line
+
+
+@pytest.fixture(scope="module")
+def address(serve):
+    """Of a server that the tests of a module share."""
+    with serve() as (_, port):
+        yield f"http://127.0.0.1:{port}/"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser."""
+    binary = shutil.which("chromium") or shutil.which("google-chrome")
+    if binary is None:
+        pytest.skip("there is no Chromium to open the page with")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=binary, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def browse(chromium, address):
+    """Open the page; whatever the console complains of fails the test."""
+    contexts, complaints = [], []
+
+    def begin(fragment="", **settings):
+        settings = {"viewport": {"width": 1280, "height": 900}, **settings}
+        contexts.append(chromium.new_context(**settings))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on(
+            "console",
+            lambda said: said.type in ("error", "warning") and complaints.append(said.text),
+        )
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on(
+            "request",
+            lambda request: (
+                request.url.startswith(("http", "ws"))
+                and (request.url.startswith(address) or complaints.append(f"fetched {request.url}"))
+            ),
+        )
+        page.goto(address + fragment)
+        page.wait_for_function("() => sensorium.drawn > 0")
+        return page
+
+    yield begin
+    for context in contexts:
+        context.close()
+    assert not complaints

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sensorium.demo.messages import (
     BACKGROUNDS,
+    CHANGES,
     LONGEST_TEXT,
     Controls,
     Message,
@@ -55,6 +56,7 @@ def test_any_object_is_read_or_refused(verb, more, changes):
         assert 0 <= controls.noise <= 50
         assert 1 <= controls.copies <= 3
         assert controls.background in BACKGROUNDS
+        assert controls.modify in CHANGES
         assert all(type(place) is int and 0 <= place < 256 for place in controls.hidden)
         assert {type(value) for value in message.value.values()} <= {int, str, tuple, float, bool}
 

@@ -1,90 +1,17 @@
-"""The page in a real browser: every control changes what it says, and it looks as it should.
-
-Screenshots go to the folder that SENSORIUM_SCREENSHOTS names, if it names one.
-"""
-
-import os
-import shutil
-from pathlib import Path
+"""The page in a real browser: every control changes what it says, and it looks as it should."""
 
 import numpy as np
 import pytest
-from PIL import Image
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-if CHROMIUM is None:
-    pytest.skip("there is no Chromium to open the page with", allow_module_level=True)
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-PATIENCE = 240_000  # ms: agents are compiled meanwhile, perhaps on a busy machine
-
-
-@pytest.fixture(scope="module")
-def address(serve):
-    with serve() as (_, port):
-        yield f"http://127.0.0.1:{port}/"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture
-def visit(chromium, address):
-    """Open the page; whatever the console complains of fails the test."""
-    contexts, complaints = [], []
-
-    def begin(fragment="", **settings):
-        settings = {"viewport": {"width": 1280, "height": 900}, **settings}
-        contexts.append(chromium.new_context(**settings))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(PATIENCE)
-        page.on(
-            "console",
-            lambda said: said.type in ("error", "warning") and complaints.append(said.text),
-        )
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on(
-            "request",
-            lambda request: (
-                request.url.startswith(("http", "ws"))
-                and (request.url.startswith(address) or complaints.append(f"fetched {request.url}"))
-            ),
-        )
-        page.goto(address + fragment)
-        page.wait_for_function("() => sensorium.drawn > 0")
-        return page
-
-    yield begin
-    for context in contexts:
-        context.close()
-    assert not complaints
-
-
-def keep(page, name):
-    folder = os.environ.get("SENSORIUM_SCREENSHOTS")
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
-
-
-def until(page, condition):
-    """Wait until a condition on the last frame `f` and the state `s` holds."""
-    page.wait_for_function(
-        f"() => {{ const f = sensorium.frame, s = sensorium.state; return {condition} }}"
-    )
+from tests.demo.browser import keep, until
 
 
 def places(page):
     return page.evaluate("() => [...sensorium.frame.source]")
 
 
-def test_shuffle_and_back(visit):
-    page = visit()
+def test_shuffle_and_back(browse):
+    page = browse()
     assert places(page) == [0, 1, 2, 3, 4]
     assert page.locator("#order").is_disabled()
     page.click("#shuffle")
@@ -95,8 +22,8 @@ def test_shuffle_and_back(visit):
     until(page, "f.source.every((each, place) => each === place)")
 
 
-def test_the_score_survives_a_shuffle_and_that_of_the_rival_does_not(visit):
-    page = visit("#seed=1")
+def test_the_score_survives_a_shuffle_and_that_of_the_rival_does_not(browse):
+    page = browse("#seed=1")
     for time in range(250, 800, 100):  # a feed-forward agent can live with some orders for a while
         until(page, f"f.lead.time > {time}")
         page.click("#shuffle")
@@ -108,8 +35,8 @@ def test_the_score_survives_a_shuffle_and_that_of_the_rival_does_not(visit):
     assert int(shown[0]) > int(shown[1])
 
 
-def test_noise_copies_and_reshuffling(visit):
-    page = visit()
+def test_noise_copies_and_reshuffling(browse):
+    page = browse()
     page.locator("#noise").fill("10")
     until(page, "f.source.length === 15")
     assert page.inner_text("#noise-now") == "10"
@@ -117,16 +44,25 @@ def test_noise_copies_and_reshuffling(visit):
     page.select_option("#copies", "3")
     until(page, "f.source.length === 25")
     assert places(page).count(4) == 3
-    page.select_option("#every", "25")
-    until(page, "f.turn >= 2")
+    page.locator("#every").fill("7")
+    page.locator("#every").press("Enter")
+    until(page, "s.every === 7 && f.turn >= 2")
+    assert "every=7" in page.evaluate("() => location.hash")
+    page.locator("#every").fill("100000")
+    page.locator("#every").press("Enter")
+    until(page, "s.every === 1000")
+    assert page.input_value("#every") == "1000"
+    page.locator("#every").fill("")
+    page.locator("#every").press("Tab")
+    until(page, "s.every === 0")
     page.click("#mend")
     until(page, "f.source.length === 5 && f.turn === 0 && s.every === 0")
     assert page.input_value("#noise") == "0"
 
 
-def test_sensors_are_cut_and_mended_by_clicking(visit):
-    page = visit()
-    sensor = page.get_by_role("button", name="cos angle")
+def test_sensors_are_cut_and_mended_by_clicking(browse):
+    page = browse()
+    sensor = page.get_by_role("button", name="cos angle", exact=True)
     sensor.click()
     until(page, "s.cut.length === 1 && f.level[2] === 0")
     assert sensor.get_attribute("aria-pressed") == "true"
@@ -135,8 +71,36 @@ def test_sensors_are_cut_and_mended_by_clicking(visit):
     assert sensor.get_attribute("aria-pressed") == "false"
 
 
-def test_pause_step_push_speed_and_reset(visit):
-    page = visit()
+def test_places_are_cut_one_by_one(browse):
+    """Channels of noise and single copies, by mouse and by keyboard, and two before the answer comes."""
+    page = browse("#wiring=3&noise=2&copies=2")
+    until(page, "f.wire.length === 12")
+    assert page.locator("#places button").count() == 12
+    wires = page.evaluate("() => [...sensorium.frame.wire]")
+    noise, copy = wires.index(16), wires.index(6)
+    page.evaluate(
+        "(both) => both.forEach((n) => document.querySelectorAll('#places button')[n].click())",
+        [noise, copy],
+    )
+    until(page, f"String(s.cut) === '6,16' && f.level[{noise}] === 0 && f.level[{copy}] === 0")
+    assert "cut=6.16" in page.evaluate("() => location.hash")
+    assert page.get_by_role("button", name="noise 2").get_attribute("aria-pressed") == "true"
+    # Of the sensor, and of noise, one wire of two is gone
+    for name in ("velocity", "noise"):
+        button = page.locator("#sensors").get_by_role("button", name=name, exact=True)
+        assert button.get_attribute("aria-pressed") == "mixed"
+    page.get_by_role("button", name=f"Place {noise + 1}:").focus()
+    page.keyboard.press("Enter")
+    until(page, "String(s.cut) === '6'")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    until(page, f"s.cut.includes({wires[1]})")
+    keep(page, "places")
+
+
+def test_pause_step_push_speed_and_reset(browse):
+    page = browse()
     page.click("#pause")
     until(page, "s.paused")
     page.wait_for_timeout(300)
@@ -159,8 +123,8 @@ def test_pause_step_push_speed_and_reset(visit):
     until(page, "s.speed === 0.1 && !s.paused && f.lead.time > 0")
 
 
-def test_keys(visit):
-    page = visit()
+def test_keys(browse):
+    page = browse()
     page.keyboard.press("s")
     until(page, "s.wiring === 1")
     page.keyboard.press("Space")
@@ -174,8 +138,8 @@ def test_keys(visit):
     until(page, "f.lead.time === 0")
 
 
-def test_presets_are_the_demos_of_the_paper(visit):
-    page = visit()
+def test_presets_are_the_demos_of_the_paper(browse):
+    page = browse()
     page.get_by_role("button", name="15 inputs").click()
     until(page, "f.source.length === 15 && s.wiring === 7")
     assert places(page).count(-1) == 10
@@ -183,17 +147,17 @@ def test_presets_are_the_demos_of_the_paper(visit):
     until(page, "f.source.length === 5 && s.wiring === 7")
 
 
-def test_a_link_holds_the_whole_state(visit):
+def test_a_link_holds_the_whole_state(browse):
     fragment = (
-        "#agent=cartpole-pi&seed=5&wiring=3&every=50&noise=4&copies=2&cut=1.3&speed=0.5&paused=true"
+        "#agent=cartpole-pi&seed=5&wiring=3&every=50&noise=4&copies=2&cut=1.6&speed=0.5&paused=true"
     )
-    page = visit(fragment)
+    page = browse(fragment)
     until(page, "s.paused && f.source.length === 14")
     state = page.evaluate("() => sensorium.state")
-    assert state["cut"] == [1, 3]
+    assert state["cut"] == [1, 6]
     assert (state["agent"], state["seed"], state["speed"]) == ("cartpole-pi", 5, 0.5)
     link = page.evaluate("() => location.hash")
-    again = visit(link)
+    again = browse(link)
     until(again, "s.paused")
     assert again.evaluate("() => sensorium.state") == state
     assert page.input_value("#noise") == "4"
@@ -203,8 +167,8 @@ def test_a_link_holds_the_whole_state(visit):
     )
 
 
-def test_another_agent_by_its_name(visit):
-    page = visit()
+def test_another_agent_by_its_name(browse):
+    page = browse()
     page.select_option("#agent", "cartpole-fnn")
     until(page, "s.agent === 'cartpole-fnn'")
     assert page.locator("#rival-figure").is_hidden()
@@ -212,50 +176,25 @@ def test_another_agent_by_its_name(visit):
     assert "by their places" in page.inner_text("#no-rival")
 
 
-def test_what_is_refused_is_said(visit):
-    page = visit("#agent=cartpole-pie")
+def test_what_is_refused_is_said(browse):
+    page = browse("#agent=cartpole-pie")
     page.wait_for_function("() => document.getElementById('lead-name').textContent.length")
     assert page.input_value("#agent") == "cartpole-pi-reshuffle-100"
 
 
-def test_racing_by_sight(visit, tmp_path):
-    page = visit("#agent=carracing-attention-agent")
-    until(page, "f.picture && f.looked")
-    assert "no feed-forward agent" in page.inner_text("#no-rival")
-    box = page.locator("#lead").bounding_box()
-    page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.1)
-    until(page, "s.hidden.length === 1 && f.hidden[s.hidden[0]] === 1")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    until(page, "s.hidden.length === 2")
-    assert len(set(np.array(page.evaluate("() => sensorium.state.hidden")) % 16)) == 1
-    page.locator("#occlude").fill("40")
-    until(page, "f.hidden.filter(Boolean).length > 90")
-    page.select_option("#background", "waves")
-    until(page, "s.background === 'waves'")
-    keep(page, "racing")
-    Image.new("RGB", (300, 200), (10, 20, 250)).save(tmp_path / "blue.png")
-    page.set_input_files("#file", tmp_path / "blue.png")
-    until(page, "s.background === 'dropped'")
-    until(page, "f.arrived.filter((v, i) => i % 3 === 2 && v === 250).length > 1000")
-    assert "dropped" not in page.evaluate("() => location.hash")
-    page.click("#shuffle")
-    until(page, "s.wiring === 1")
-
-
-def test_the_ant(visit):
+def test_the_ant(browse):
     pytest.importorskip(
         "pybullet", reason="the ant needs PyBullet, which has wheels for Python 3.11"
     )
-    page = visit("#agent=ant-pi-large&wiring=7")
+    page = browse("#agent=ant-pi-large&wiring=7")
     until(page, "f.lead.time > 60")
     assert page.locator("#sensors button").count() == 28
     assert page.evaluate("() => sensorium.frame.body.length") == 39
     keep(page, "ant")
 
 
-def test_everything_can_be_reached_by_keyboard_and_has_a_name(visit):
-    page = visit()
+def test_everything_can_be_reached_by_keyboard_and_has_a_name(browse):
+    page = browse()
     names = page.evaluate("""() => [...document.querySelectorAll("button, select, input")]
         .filter((each) => each.offsetParent)
         .map((each) => each.ariaLabel || each.labels?.[0]?.textContent || each.textContent)""")
@@ -266,16 +205,19 @@ def test_everything_can_be_reached_by_keyboard_and_has_a_name(visit):
     reached = set()
     for _ in range(60):
         reached.add(
-            page.evaluate("() => document.activeElement.id || document.activeElement.textContent")
+            page.evaluate(
+                "() => { const a = document.activeElement; return a.id || a.textContent || a.ariaLabel }"
+            )
         )
         page.keyboard.press("Tab")
-    assert {"agent", "shuffle", "pause", "noise", "seed", "position"} <= reached
+    assert {"agent", "shuffle", "pause", "every", "noise", "seed", "position"} <= reached
+    assert len([name for name in reached if name.startswith("Place ")]) == 1  # then by arrow keys
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
-def test_it_fits_and_can_be_read(visit, scheme, width, height):
-    page = visit(
+def test_it_fits_and_can_be_read(browse, scheme, width, height):
+    page = browse(
         "#wiring=7&noise=10", viewport={"width": width, "height": height}, color_scheme=scheme
     )
     until(page, "f.lead.time > 300 && f.source.length === 15")

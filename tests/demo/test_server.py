@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import logging
+import os
 import subprocess
 import sys
 import time
@@ -189,6 +190,23 @@ def test_the_command_says_what_is_wrong():
     )  # fmt: skip
     assert done.returncode == 2
     assert "--allow-remote" in done.stderr
+
+
+@pytest.mark.parametrize("theirs", [False, True])
+def test_what_was_compiled_is_kept_for_the_next_start(tmp_path, theirs):
+    script = (
+        "import jax; from sensorium.demo.server import keep_compiled_code; keep_compiled_code(); "
+        "jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0); "
+        "jax.jit(lambda x: x + 1)(1.0)"
+    )
+    cache, other = tmp_path / "cache", tmp_path / "other"
+    setting = {"JAX_COMPILATION_CACHE_DIR": str(other)} if theirs else {}
+    kept = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    env = {**kept, "XDG_CACHE_HOME": str(cache), **setting}
+    subprocess.run([sys.executable, "-c", script], check=True, env=env, timeout=120)
+    ours = list(cache.glob("sensorium/compiled-*/*"))
+    assert bool(ours) == (not theirs)
+    assert other.exists() == theirs
 
 
 def test_agents_from_a_file_are_offered_by_name(tmp_path):

@@ -124,6 +124,26 @@ def test_a_cut_sensor_is_silent_until_it_is_mended(sit):
     assert seen["level"][list(seen["source"]).index(1)] != 0
 
 
+def test_any_wire_can_be_cut(sit):
+    """A single channel of noise, or one copy of a sensor: it keeps its number when the order changes."""
+    session = sit(wiring=2, noise=4, copies=2)
+    noise, copy = session.about()["first_noise"] + 2, 5 + 1
+    say(session, "set", {"cut": (copy, noise)})
+    for wiring in (2, 3):
+        say(session, "set", {"wiring": wiring})
+        session.advance(5)
+        seen = look(session)
+        wires = list(seen["wire"])
+        assert {wires[place] for place in np.flatnonzero(seen["level"] == 0)} == {copy, noise}
+        assert seen["source"][wires.index(noise)] == FROM_NOISE
+        assert seen["source"][wires.index(copy)] == seen["source"][wires.index(1)] == 1
+    say(session, "set", {"noise": 1})  # those that are not there now
+    say(session, "set", {"noise": 3})
+    session.advance(1)
+    seen = look(session)
+    assert seen["level"][list(seen["wire"]).index(noise)] == 0
+
+
 def test_reshuffling_keeps_its_time_whatever_the_frames(sit):
     """Every 25 steps, though frames come every 7."""
     session = sit(every=25)
@@ -190,9 +210,10 @@ def test_what_does_not_fit_is_refused_and_all_is_as_before(sit):
     session = sit()
     before = session.controls
     for changes, error in (
-        ({"cut": (5,)}, ConfigError),
+        ({"cut": (65,)}, ConfigError),
         ({"hidden": (3,)}, ConfigError),
         ({"background": "hills"}, ConfigError),
+        ({"modify": "colour"}, ConfigError),
         ({"agent": "cartpole-pie"}, UnknownNameError),
         ({"agent": "../zoo/cartpole-pi.safetensors"}, UnknownNameError),
     ):
@@ -241,9 +262,10 @@ CHANGES = st.fixed_dictionaries(
         "every": st.integers(0, 1000),
         "noise": st.integers(0, 50),
         "copies": st.integers(1, 3),
-        "cut": st.lists(st.integers(0, 127), max_size=6),
+        "cut": st.lists(st.integers(0, 70), max_size=6),
         "hidden": st.lists(st.integers(0, 255), max_size=3),
         "background": st.sampled_from(["", "hills", "dropped"]),
+        "modify": st.sampled_from(["", "bars"]),
         "speed": st.sampled_from([0.1, 1, 4]),
         "paused": st.booleans(),
         "agent": st.sampled_from(["nobody", "cartpole-pi-reshuffle-100"]),

@@ -3,6 +3,8 @@
 import contextlib
 import io
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,8 +12,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sensorium.demo import dropped
-from sensorium.demo.messages import Message, unpack
+from sensorium.demo.messages import CHANGES, Message, unpack
 from sensorium.errors import ConfigError, MessageError
+from sensorium.perturbations import MODIFICATIONS, Background, compose
 
 DRIVER = "carracing-attention-agent"
 
@@ -78,6 +81,31 @@ def test_patches_are_hidden_and_backgrounds_painted(sit):
     assert (look(session)["arrived"] == mine).all(-1).mean() < 0.01
     with pytest.raises(ConfigError, match="no wires"):
         say(session, "set", {"noise": 3})
+
+
+def test_pictures_are_changed_as_the_package_changes_them(sit):
+    """What arrives is what `MODIFICATIONS` of the same name makes of the picture, in their order."""
+    session = sit(DRIVER, seed=5)
+    assert set(CHANGES) == {"", *MODIFICATIONS} - {"noise"}
+    key, shape = jax.random.key(5), (96, 96, 3)
+    for name in CHANGES[1:]:
+        session.advance(1)
+        picture = look(session)["picture"]
+        say(session, "set", {"modify": name, "background": "", "hidden": ()})
+        session.advance(1)  # the agent hears the picture that was there before the step
+        change = MODIFICATIONS[name]
+        expected, _ = change.apply(key, change.init(key, shape), jnp.asarray(picture))
+        np.testing.assert_array_equal(look(session)["arrived"], expected)
+        assert not np.array_equal(expected, picture), name
+        say(session, "set", {"background": "hills", "hidden": (0,)})
+        before = jnp.asarray(look(session)["picture"])
+        session.advance(1)
+        whole = compose(Background("hills"), change)
+        expected, _ = whole.apply(key, (jnp.zeros((), int), change.init(key, shape)), before)
+        np.testing.assert_array_equal(
+            look(session)["arrived"][6:], np.asarray(expected)[6:], err_msg=name
+        )
+        assert not look(session)["arrived"][:6, :6].any()
 
 
 def test_the_ant_walks_with_shuffled_senses_and_its_rival_does_not(sit):

@@ -23,8 +23,6 @@ from sensorium.perturbations import (
 from sensorium.rollout import make_world
 from sensorium.zoo import Agent
 
-_HOST_SPEED = 60  # steps of PyBullet's worlds in a second of theirs, and of most others
-
 
 def show(
     agent: Agent,
@@ -89,7 +87,7 @@ def show(
     )
     if video is not None:
         title = f"{agent.name}, {perturbation}"
-        speed = _HOST_SPEED if isinstance(world, HostWorld) else 100
+        speed = world.steps_per_second if isinstance(world, HostWorld) else 100
         count = write_video(video, trace, world.sensor_names, title, speed)
         console.print(f"Wrote {video} ({count} frames).", highlight=False)
     if figure is not None:

@@ -31,6 +31,8 @@ from sensorium.perturbations import Identity, Perturbation
 from sensorium.types import Senses, senses_of, shape_of
 
 _NO_TIME_LIMIT = 10_000  # steps, where an environment sets none itself
+_STEPS_PER_SECOND = 60  # as PyBullet's worlds and most others
+_PICTURES = "rgb_array"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +99,16 @@ class HostWorld(World):
         """The environment's `reward_threshold`; infinity if it has none."""
         return self._facts.solved_return
 
+    @property
+    def steps_per_second(self) -> int:
+        """Of its own time, as far as that is known; 60 otherwise."""
+        return self._facts.steps_per_second
+
+    @property
+    def render_mode(self) -> str | None:
+        """`rgb_array` if the environment says that it can draw itself so; see `opening.open_env`."""
+        return self._facts.render_mode
+
     def opener(self) -> Callable[[], gymnasium.Env]:
         """What opens the environment itself, unperturbed, in any process; see `opening.open_env`."""
         return functools.partial(open_env, self.name, self.training_reward)
@@ -122,6 +134,8 @@ class _Facts:
     num_actions: int
     max_steps: int
     solved_return: float
+    steps_per_second: int
+    render_mode: str | None
     to_env_actions: Callable[[Any], np.ndarray]
     from_env_actions: Callable[[Any], np.ndarray]
 
@@ -163,6 +177,8 @@ def _facts(name: str) -> _Facts:
             num_actions=_num_actions(actions),
             max_steps=limit or _NO_TIME_LIMIT,
             solved_return=math.inf if threshold is None else float(threshold),
+            steps_per_second=int(env.metadata.get("render_fps") or _STEPS_PER_SECOND),
+            render_mode=_PICTURES if _PICTURES in env.metadata.get("render_modes", ()) else None,
             to_env_actions=functools.partial(_to_env_actions, actions),
             from_env_actions=functools.partial(_from_env_actions, actions),
         )

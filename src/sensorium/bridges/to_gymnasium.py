@@ -13,8 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from sensorium.envs import WORLDS, CartPoleState, CartPoleSwingUpHarder, Environment, make
-from sensorium.envs.drawing import draw_cartpole
+from sensorium.envs import WORLDS, CartPoleSwingUpHarder, Environment, make
 from sensorium.errors import ConfigError, ObservationError
 
 
@@ -75,16 +74,14 @@ class WorldEnv(gymnasium.Env):
         return np.asarray(observation), float(reward), bool(terminated), bool(truncated), {}
 
     def render(self) -> np.ndarray | None:
-        """An RGB picture, if the render mode is `rgb_array`.
+        """An RGB picture as the world draws it, if it does and the render mode is `rgb_array`.
 
         Returns:
-            400 x 600 pixels; 384 x 384 where the world shows pictures itself, each pixel four times as wide.
+            400 x 600 pixels of cart-pole, 384 x 384 of CarRacing.
         """
         if self.render_mode is None or self._state is None:
             return None
-        if isinstance(self._state, CartPoleState):
-            return draw_cartpole(self._state)
-        return np.asarray(self._world.observe(self._state)).repeat(4, 0).repeat(4, 1)
+        return self._world.draw(self._state)
 
     def _next_key(self) -> jax.Array:
         self._key, key = jax.random.split(self._key)

@@ -244,9 +244,9 @@ def senses_of_world(policy: Policy, world: World) -> Rewirable:
     shown = raw_senses(world)
     if isinstance(shown, int):
         return Wires(policy, shown)
-    if isinstance(world, Environment) and len(shown) == 3 and shown[2] == 3:
+    if len(shown) == 3 and shown[2] == 3:
         return Patches(policy, shown)
-    raise ConfigError(f"The demo shows worlds of numbers, and CarRacing; not pictures of {shown}.")
+    raise ConfigError(f"The demo shows numbers, and pictures in colour; not arrays of {shown}.")
 
 
 def _count(senses: Senses) -> int:

@@ -23,17 +23,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sensorium.errors import MessageError, did_you_mean
-from sensorium.perturbations import SCENES
+from sensorium.perturbations import MODIFICATIONS, SCENES
 
 LONGEST_TEXT = 4096
 """Characters of a message."""
 MOST_NOISE = 50
 MOST_COPIES = 3
+MOST_WIRES = 2000
+"""That wires are numbered up to; fewer in most worlds."""
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Of the world's own time."""
 NOISE, DROPPED = "noise", "dropped"
 BACKGROUNDS = ("", *SCENES, NOISE, DROPPED)
 """Nothing, scenes that are drawn here, noise in each pixel, and the visitor's own picture."""
+CHANGES = ("", *(name for name in MODIFICATIONS if name != NOISE))
+"""Nothing, and what else can happen to pictures."""
 _LARGEST = 2**31 - 1
 
 
@@ -54,13 +58,15 @@ class Controls:
     copies: int = 1
     """How often each sensor is there."""
     cut: tuple[int, ...] = ()
-    """Sensors whose wire is cut."""
+    """Wires that are cut, by the numbers that `senses.Wires` gives them."""
     occlude: int = 0
     """Percent of the patches that are black."""
     hidden: tuple[int, ...] = ()
     """Single patches that are black."""
     background: str = ""
     """One of `BACKGROUNDS`."""
+    modify: str = ""
+    """One of `CHANGES`."""
     speed: float = 1.0
     """One of `SPEEDS`."""
     paused: bool = False
@@ -205,10 +211,11 @@ _FIELDS: dict[str, _Check] = {
     "every": _whole(0, 1000),
     "noise": _whole(0, MOST_NOISE),
     "copies": _whole(1, MOST_COPIES),
-    "cut": _places(128),
+    "cut": _places(MOST_WIRES),
     "occlude": _whole(0, 90),
     "hidden": _places(256),
     "background": _one_of(BACKGROUNDS),
+    "modify": _one_of(CHANGES),
     "speed": _one_of(SPEEDS),
     "paused": _flag,
 }

@@ -1,10 +1,12 @@
 """The same in a world on the host: Gymnasium environments, PyBullet's ant among them."""
 
+import logging
 import threading
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import UInt8
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.opening import open_env
@@ -12,6 +14,8 @@ from sensorium.bridges.skeleton import kick, skeleton
 from sensorium.demo.company import Company, Inside, Performer
 from sensorium.demo.stage import Stage, Standing, keep_memory
 from sensorium.types import Key
+
+LOG = logging.getLogger("sensorium.demo")
 
 # Opening PyBullet's worlds silences the whole process for a moment, which two must not do at a time
 _OPENING = threading.Lock()
@@ -53,6 +57,9 @@ class HostStage(Stage):
         first, *second = [actor.standing() for actor in self._actors]
         return first, second[0] if second else None
 
+    def view(self) -> UInt8[np.ndarray, "height width 3"] | None:
+        return self._actors[0].draw()
+
     def close(self) -> None:
         for actor in self._actors:
             actor.env.close()
@@ -64,7 +71,8 @@ class _Actor:
     def __init__(self, world: HostWorld, performer: Performer):
         self.world, self.performer = world, performer
         with _OPENING:
-            self.env = open_env(world.name)
+            self.env = open_env(world.name, render_mode=world.render_mode)
+        self._draws = world.render_mode is not None
 
     def begin(self, seed: int, key: Key, drawn: Any) -> None:
         self.key, self.carry = key, self.performer.blank(drawn)
@@ -83,6 +91,20 @@ class _Actor:
         self.observation, reward, failed, late, _ = self.env.step(command)
         self.total, self.time = self.total + float(reward), self.time + 1
         self.ended = "failed" if failed else "time" if late else ""
+
+    def draw(self) -> UInt8[np.ndarray, "height width 3"] | None:
+        """A picture of the environment, if it can draw itself."""
+        if not self._draws:
+            return None
+        try:
+            picture = self.env.render()
+        except (
+            Exception
+        ) as error:  # libraries or a screen may be missing; the agent acts all the same
+            LOG.warning("%s cannot draw itself: %s", self.world.name, error)
+            picture = None
+        self._draws = isinstance(picture, np.ndarray) and picture.ndim == 3
+        return picture if self._draws else None
 
     def standing(self) -> Standing:
         return Standing(

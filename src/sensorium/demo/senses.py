@@ -8,6 +8,8 @@ there, up to rounding. Other agents get exactly as many places as there are, and
 """
 
 import abc
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,9 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, UInt8
 
-from sensorium.demo.messages import DROPPED, MOST_COPIES, MOST_NOISE, NOISE, Controls
+from sensorium.demo.messages import CHANGES, DROPPED, MOST_COPIES, MOST_NOISE, NOISE, Controls
 from sensorium.errors import ConfigError
 from sensorium.layers import AttentionNeuron
+from sensorium.perturbations import MODIFICATIONS
 from sensorium.perturbations.backgrounds import frames_of
 from sensorium.perturbations.patches import from_patches, grid_of, to_patches
 from sensorium.perturbations.racing import on_grass
@@ -34,8 +37,10 @@ PATCH = 6
 class Wired(NamedTuple):
     """What each of C places carries."""
 
+    wire: Int[np.ndarray | Array, " C"]
+    """The wire that ends there, or `EMPTY`; the empty ones come last."""
     source: Int[np.ndarray | Array, " C"]
-    """A sensor, `FROM_NOISE`, or `EMPTY`; the empty ones come last."""
+    """The sensor that it comes from, `FROM_NOISE`, or `EMPTY`."""
     whole: Bool[np.ndarray | Array, " C"]
     """False where the wire is cut."""
 
@@ -52,12 +57,16 @@ class Patched(NamedTuple):
     painted: Bool[np.ndarray | Array, ""]
     noisy: Bool[np.ndarray | Array, ""]
     """Whether noise is painted instead."""
+    change: Int[np.ndarray | Array, ""]
+    """Which of `CHANGES` happens to it, then."""
+    states: tuple[PyTree, ...]
+    """What each of them but the first has drawn for the episode."""
 
     @property
     def changes_anything(self) -> bool:
         """Whether what arrives is another picture than there is."""
         moved = self.order != np.arange(len(self.order))
-        return bool(moved.any() or self.hidden.any() or self.painted)
+        return bool(moved.any() or self.hidden.any() or self.painted or self.change)
 
 
 class Rewirable(abc.ABC):
@@ -92,7 +101,11 @@ class Rewirable(abc.ABC):
 
 
 class Wires(Rewirable):
-    """Scalar sensors: places, copies, noise, cut wires."""
+    """Scalar sensors: places, copies, noise, cut wires.
+
+    Wires keep their numbers whatever else there is: N `MOST_COPIES` + j is the j-th channel of noise, and
+    below that N k + i is the k-th copy of sensor i.
+    """
 
     def __init__(self, policy: Policy, num_sensors: int):
         """Set up for an agent and N sensors."""
@@ -117,12 +130,18 @@ class Wires(Rewirable):
 
     def check(self, controls: Controls) -> None:
         self._policy.initial_carry(self.channels(controls))
-        if max(controls.cut, default=0) >= self._count:
+        last = self.first_noise + MOST_NOISE - 1
+        if max(controls.cut, default=0) > last:
             raise ConfigError(
-                f"There are sensors 0 to {self._count - 1}, and none of number {max(controls.cut)}."
+                f"There are wires 0 to {last}, and none of number {max(controls.cut)}."
             )
-        if controls.hidden or controls.occlude or controls.background:
-            raise ConfigError("This world shows numbers; it has no patches and no background.")
+        if controls.hidden or controls.occlude or controls.background or controls.modify:
+            raise ConfigError("This world shows numbers; it has no patches, background or colours.")
+
+    @property
+    def first_noise(self) -> int:
+        """Number of the wire of the first channel of noise."""
+        return self._count * MOST_COPIES
 
     def channels(self, controls: Controls) -> int:
         """How many places are not empty."""
@@ -130,13 +149,16 @@ class Wires(Rewirable):
 
     def draw(self, controls: Controls, turn: int, dropped: np.ndarray | None = None) -> Wired:
         del dropped
-        sensors = np.tile(np.arange(self._count, dtype=np.int32), controls.copies)
-        source = np.append(sensors, np.full(controls.noise, FROM_NOISE, np.int32))
-        source = source[order_of(controls, turn, len(source))]
-        whole = ~np.isin(source, controls.cut)
-        empty = max(self._room - len(source), 0)
+        sensors = np.arange(self._count * controls.copies, dtype=np.int32)
+        noise = np.arange(controls.noise, dtype=np.int32) + self.first_noise
+        wire = np.append(sensors, noise)
+        wire = wire[order_of(controls, turn, len(wire))]
+        source = np.where(wire < self.first_noise, wire % self._count, FROM_NOISE)
+        empty = np.full(max(self._room - len(wire), 0), EMPTY, np.int32)
         return Wired(
-            np.append(source, np.full(empty, EMPTY, np.int32)), np.append(whole, [False] * empty)
+            np.append(wire, empty),
+            np.append(source.astype(np.int32), empty),
+            np.append(~np.isin(wire, controls.cut), np.zeros(len(empty), bool)),
         )
 
     def arrive(self, key: Key, drawn: Wired, observation: Observation) -> Float[Array, " C"]:
@@ -191,21 +213,39 @@ class Patches(Rewirable):
             ground,
             np.asarray(painted),
             np.asarray(controls.background == NOISE),
+            np.asarray(CHANGES.index(controls.modify), np.int32),
+            _changes_of(controls.seed, self.shape),
         )
 
     def arrive(self, key: Key, drawn: Patched, observation: Picture) -> Picture:
         height, width, _ = self.shape
-        noise = jax.random.bits(key, observation.shape, jnp.uint8)
+        shown = observation.at[height - self._unseen :].set(0)  # as `evaluation.as_shown`
+        noise = jax.random.bits(key, shown.shape, jnp.uint8)
         ground = jnp.where(drawn.noisy, noise, drawn.ground)
-        shown = jnp.where(on_grass(observation) & drawn.painted, ground, observation)
-        if self._unseen:
-            shown = shown.at[height - self._unseen :].set(0)
+        shown = jnp.where(on_grass(shown) & drawn.painted, ground, shown)
+        shown = jax.lax.switch(drawn.change, self._changes(key, drawn.states), shown)
         patches = jnp.where(drawn.hidden[:, None, None, None], 0, to_patches(shown, PATCH))
         return from_patches(patches[drawn.order], height, width)
+
+    def _changes(self, key: Key, states: tuple[PyTree, ...]) -> list[Callable[[Picture], Picture]]:
+        """What each of `CHANGES` makes of a picture: compiled once, and only the one chosen runs."""
+
+        def change(name: str, state: PyTree) -> Callable[[Picture], Picture]:
+            return lambda picture: MODIFICATIONS[name].apply(key, state, picture)[0]
+
+        pairs = zip(CHANGES[1:], states, strict=True)
+        return [lambda picture: picture, *(change(name, state) for name, state in pairs)]
 
     def seats(self, drawn: Patched) -> tuple[int, ...]:
         del drawn
         return self.shape
+
+
+@functools.lru_cache(maxsize=64)
+def _changes_of(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
+    """What the changes of pictures draw for the episode of a seed."""
+    key = jax.random.key(seed)
+    return tuple(MODIFICATIONS[name].init(key, shape) for name in CHANGES[1:])
 
 
 def order_of(controls: Controls, turn: int, count: int) -> Int[np.ndarray, " count"]:

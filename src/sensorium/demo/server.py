@@ -4,11 +4,13 @@ import asyncio
 import dataclasses
 import ipaddress
 import os
+import platform
 import socket
 import webbrowser
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import jax
 import uvicorn
 from rich.console import Console
 from starlette.applications import Starlette
@@ -27,6 +29,7 @@ from sensorium.errors import ConfigError
 
 AGENT = "cartpole-pi-reshuffle-100"
 """Who acts if nobody is named."""
+_WORTH_KEEPING = 0.2  # seconds that it took to compile
 _KINDS = {
     ".html": "text/html",
     ".css": "text/css",
@@ -64,6 +67,7 @@ def serve(agent: str | None, config: ServerConfig, *, open_page: bool = True) ->
         ConfigError: The address or port cannot be had.
         SensoriumError: The agent cannot be loaded or shown.
     """
+    keep_compiled_code()
     door = listen(config)
     host, port = door.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
@@ -75,6 +79,19 @@ def serve(agent: str | None, config: ServerConfig, *, open_page: bool = True) ->
     if open_page:
         webbrowser.open(address)
     uvicorn.Server(uvicorn_config(demo)).run(sockets=[door])
+
+
+def keep_compiled_code() -> None:
+    """Let later starts load what this one compiles, from the user's cache folder.
+
+    Whoever keeps JAX's compiled code elsewhere already (`JAX_COMPILATION_CACHE_DIR`) goes on doing so.
+    """
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        # A home may be shared by machines of different processors, whose code differs
+        folder = Path(caches) / "sensorium" / f"compiled-{platform.node()}"
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
 
 
 def listen(config: ServerConfig) -> socket.socket:

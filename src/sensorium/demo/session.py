@@ -13,15 +13,16 @@ from sensorium.demo.on_host import HostStage
 from sensorium.demo.senses import FROM_NOISE, PATCH, SIGMA, Patches, Wired, Wires
 from sensorium.demo.stage import DeviceStage, Stage, Standing
 from sensorium.envs import Environment
-from sensorium.policies import AttentionAgent
+from sensorium.errors import ConfigError
+from sensorium.policies import AttentionAgent, Policy
 
 RATES = {"CartPoleSwingUpHarder": 100, "CarRacing": 50, "CarRacingRoad": 50}
-"""Steps that are a second of a world's own time."""
-_RATE_ON_HOST = 60
+"""Steps that are a second of a world's own time, on the device."""
+_RATE = 60
+_WIDEST = 320  # pixels of the picture that a world draws of itself
 _KINDS = {
     "CartPoleSwingUpHarder": "cartpole",
     "gym:AntBulletEnv-v0": "ant",
-    "CarRacing": "picture",
     "CarRacingRoad": "road",
 }
 _PAUSE = 1.2  # s of the world's time between the end of an episode and the next
@@ -59,11 +60,15 @@ class Session:
         self._turn, self._age, self._rested = 0, 0, 0
         self._drawn: Any = None
         self._begin()
+        self._kind = self._kind_of_picture()
 
     @property
     def rate(self) -> int:
         """Steps of the world's time in a second."""
-        return RATES.get(self._company.agent.recipe.env, _RATE_ON_HOST)
+        world = self._company.world
+        if isinstance(world, HostWorld):
+            return world.steps_per_second
+        return RATES.get(self._company.agent.recipe.env, _RATE)
 
     @property
     def picture_shape(self) -> tuple[int, ...] | None:
@@ -138,21 +143,29 @@ class Session:
             "agents": sorted(self._offer.sources),
             "summary": company.agent.recipe.summary,
             "rival": company.rival,
-            "kind": _KINDS.get(company.agent.recipe.env, "numbers"),
+            "kind": self._kind,
             "rate": self.rate,
             "steps": world.max_steps,
             "parameters": card.get("parameters"),
         }
         if isinstance(self._wires, Patches):
-            height, width = self._wires.shape[:2]
-            corners, size = company.agent.policy.patches(height, width)
-            about |= {"corners": corners.tolist(), "size": size, "patch": PATCH}
-            by_places = isinstance(company.agent.policy, AttentionAgent)
-            about |= {"shape": [height, width], "by_places": by_places}
+            about |= self._of_pictures(company.agent.policy, *self._wires.shape[:2])
         elif isinstance(self._wires, Wires):
             assert isinstance(world, Environment | HostWorld)
             about |= {"sensors": list(world.sensor_names), "any_number": self._wires.any_number}
+            about["first_noise"] = self._wires.first_noise
         return about
+
+    @staticmethod
+    def _of_pictures(policy: Policy, height: int, width: int) -> dict[str, Any]:
+        """What the page must know to draw patches: those hidden here, and those that the agent looks at."""
+        about = {"shape": [height, width], "patch": PATCH}
+        try:
+            corners, size = policy.patches(height, width)
+        except ConfigError:  # it looks at all of the picture at once
+            return {**about, "looks": "everywhere"}
+        looks = "at places" if isinstance(policy, AttentionAgent) else "anywhere"
+        return {**about, "corners": corners.tolist(), "size": size, "looks": looks}
 
     def scenery(self) -> list[list[float]]:
         """What stays where it is for an episode: points (m) along a road."""
@@ -177,6 +190,8 @@ class Session:
                 arrays["rival_body"] = rival.body
         else:
             arrays |= self._picture(lead)
+        if self._kind == "drawn" and (view := self._stage.view()) is not None:
+            arrays["view"] = _shrunk(view)
         if lead.inside is not None:
             arrays["action"] = _small(lead.inside.action)
             if lead.inside.code is not None:
@@ -186,6 +201,15 @@ class Session:
     def close(self) -> None:
         """Free what it holds."""
         self._stage.close()
+
+    def _kind_of_picture(self) -> str:
+        """What the page draws of the world: a body it knows, what is seen, what is drawn, or nothing."""
+        name = self._company.agent.recipe.env
+        if isinstance(self._wires, Patches):
+            return "picture"
+        if name in _KINDS:
+            return _KINDS[name]
+        return "nothing" if self._stage.view() is None else "drawn"
 
     def _begin(self) -> None:
         self._turn = self._age = self._rested = 0
@@ -218,7 +242,8 @@ class Session:
         assert isinstance(self._wires, Wires)
         count = self._wires.channels(self.controls)
         source = self._drawn.source[:count]
-        arrays = {"source": source.astype(np.int8)}
+        wire = self._drawn.wire[:count]
+        arrays = {"source": source, "wire": wire}
         if lead.inside is None:
             return arrays
         # A bar is of full length where its sensor has read the most so far
@@ -233,11 +258,12 @@ class Session:
     def _picture(self, lead: Standing) -> dict[str, np.ndarray]:
         """What there is, what of it arrives, what is looked at."""
         assert lead.observation is not None
-        arrays = {"picture": lead.observation, "hidden": self._drawn.hidden.astype(np.uint8)}
+        picture = np.asarray(lead.observation, np.uint8)
+        arrays = {"picture": picture, "hidden": self._drawn.hidden.astype(np.uint8)}
         if lead.inside is None:
             return arrays
         if self._drawn.changes_anything:
-            arrays["arrived"] = lead.inside.arrived
+            arrays["arrived"] = np.asarray(lead.inside.arrived, np.uint8)
         if lead.inside.attention is not None:
             arrays["looked"] = lead.inside.attention.sum(0).astype(np.float32)
         return arrays
@@ -261,6 +287,15 @@ def _score(standing: Standing) -> dict[str, Any]:
         "time": standing.time,
         "ended": standing.ended,
     }
+
+
+def _shrunk(picture: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "h w 3"]:
+    """A picture of at most so many pixels each way."""
+    from PIL import Image
+
+    image = Image.fromarray(picture)
+    image.thumbnail((_WIDEST, _WIDEST))
+    return np.asarray(image)
 
 
 def _small(values: Any) -> Int8[np.ndarray, "..."]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import UInt8
 
 from sensorium.demo.company import Company, DevicePerformer, Inside, Player, Report
 from sensorium.envs import CarRacingState, CartPoleState
@@ -63,6 +64,10 @@ class Stage(abc.ABC):
     def scenery(self) -> np.ndarray:
         """What stays where it is for an episode; of no points where there is nothing to draw."""
         return np.zeros((0, 2), np.float32)
+
+    @abc.abstractmethod
+    def view(self) -> UInt8[np.ndarray, "height width 3"] | None:
+        """What the world of the agent draws of itself; None if it does not."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -129,6 +134,9 @@ class DeviceStage(Stage):
             road, _ = self._players[0].ground
             return np.asarray(road.lines).T[: int(road.size), :2].astype(np.float32)
         return super().scenery()
+
+    def view(self) -> UInt8[np.ndarray, "height width 3"] | None:
+        return self._world.draw(self._players[0].state)
 
     def close(self) -> None:
         self._players = []

@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.errors import ConfigError
 from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, Senses, senses_of
@@ -116,6 +117,11 @@ class Environment(World):
         """Which sensor each channel of the observation of `state` carries, -1 for noise."""
         del state
         return jnp.arange(self.num_sensors)
+
+    def draw(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"] | None:
+        """A picture of `state` to look at, RGB; None, as here, if the world does not draw itself."""
+        del state
+        return None
 
     def critic_features(self, state: PyTree) -> Float[Array, " F"]:
         """The true state for a critic in training, unperturbed and in fixed order, of size about 1.

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, UInt8
 
 from sensorium.envs.base import Environment
 from sensorium.types import Action, Flag, Key, Observation, Scalar
@@ -145,6 +146,12 @@ class CartPoleSwingUpHarder(Environment):
                 state.angular_velocity,
             ]
         )
+
+    def draw(self, state: CartPoleState) -> UInt8[np.ndarray, "height width 3"]:
+        """The cart on its track and the pole; see `drawing.draw_cartpole`."""
+        from sensorium.envs.drawing import draw_cartpole  # which knows the state from here
+
+        return draw_cartpole(state)
 
     def critic_features(self, state: CartPoleState) -> Float[Array, "5"]:
         """The five sensors, velocities divided by 10 and the position by 2.4."""

@@ -4,7 +4,8 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.envs.base import Environment
 from sensorium.perturbations.perturbation import Perturbation
@@ -68,6 +69,10 @@ class Perturbed(Environment):
     def default_params(self) -> Any:
         """As in the world."""
         return self.world.default_params
+
+    def draw(self, state: PerturbedState) -> UInt8[np.ndarray, "height width 3"] | None:
+        """The world, unperturbed."""
+        return self.world.draw(state.world)
 
     def reset_env(self, key: Key, params: Any) -> tuple[Sensed, PerturbedState]:
         """Start the world, then its senses."""

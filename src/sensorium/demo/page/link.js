@@ -1,9 +1,9 @@
 // All that is set, as the fragment of the address: a link that can be shared.
 
-const LISTS = ["cut", "hidden"], WORDS = ["agent", "background"];
+const LISTS = ["cut", "hidden"], WORDS = ["agent", "background", "modify"];
 
 export const PLAIN = {
-  wiring: 0, every: 0, noise: 0, copies: 1, cut: [], occlude: 0, hidden: [], background: "",
+  wiring: 0, every: 0, noise: 0, copies: 1, cut: [], occlude: 0, hidden: [], background: "", modify: "",
 };
 
 const USUAL = { ...PLAIN, seed: 1, speed: 1, paused: false };

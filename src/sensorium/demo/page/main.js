@@ -1,6 +1,7 @@
 // The page: controls say what is wanted, the server says what is so, frames are drawn as they come.
 
-import { onNewColours, hue } from "./canvas.js";
+import { Board } from "./board.js";
+import { onNewColours } from "./canvas.js";
 import { Line } from "./line.js";
 import { PLAIN, fromFragment, toFragment } from "./link.js";
 import { CodeHistory, wiring } from "./senses.js";
@@ -22,6 +23,7 @@ const PRESETS = {
 let about = null, state = null, frame = null, line = [], cursor = -1, before = null;
 let dirty = false, asked = 0;
 const code = new CodeHistory($("code"));
+const board = new Board($("sensors"), $("places"), (cut, sentence) => want({ cut }, sentence));
 const stats = { frames: 0, drawn: 0, frame: null, state: null };
 window.sensorium = stats; // for tests and measurements: what was drawn last
 
@@ -43,6 +45,8 @@ function hear(news) {
   if (news.state) settle(news.state, news.heard);
   if (news.refused) {
     tell(news.refused, true);
+    asked = 0;
+    state = stats.state;
     if (state) show(state);
   }
   if (news.lost) tell("The connection is lost; trying again.", true);
@@ -55,6 +59,8 @@ function tell(sentence, wrong = false) {
 
 function want(changes, sentence) {
   asked = connection.say("set", { changes });
+  // Who clicks twice before the answer comes has clicked twice
+  if (asked && state) state = { ...state, ...changes };
   if (sentence) tell(sentence);
 }
 
@@ -73,6 +79,8 @@ function begin(next) {
   $("sight").hidden = !picture;
   $("push").hidden = !["cartpole", "ant"].includes(about.kind);
   $("lead-name").textContent = about.agent;
+  $("lead").hidden = about.kind === "nothing";
+  $("no-view").hidden = about.kind !== "nothing";
   $("rival-figure").hidden = !about.rival;
   $("rival-name").textContent = about.rival ?? "";
   $("no-rival").hidden = Boolean(about.rival);
@@ -86,9 +94,9 @@ function begin(next) {
     ? "The picture as it is. Click patches to hide them, or move with the arrow keys and press Enter."
     : "The agent in its world");
   fillAgents();
-  fillSensors();
-  tell(picture ? "Click on the picture to hide patches of it; drop a picture of yours to replace the grass."
-    : wires && about.any_number ? "Press Shuffle, or a sensor to cut its wire."
+  board.lay(about.sensors, about.first_noise);
+  tell(picture ? "Click on the picture to hide patches of it; drop a picture of yours to replace the grass of a road."
+    : wires && about.any_number ? "Press Shuffle, or a sensor or a place to cut its wire."
     : "This agent knows its inputs by their places.");
 }
 
@@ -97,11 +105,15 @@ function whyNoRival() {
   return about.any_number === false ? "This agent knows its inputs by their places: shuffle them, and see." : "";
 }
 
+const LOOKS = {
+  "at places": "The agent looks at the ten framed patches and hears only where they are: shuffled patches blind it.",
+  anywhere: "The agent takes the patches of the picture in any order.",
+  everywhere: "The agent looks at the whole picture at once, and knows every pixel by its place.",
+};
+
 function note() {
   if (about.kind === "picture") {
-    return about.by_places
-      ? "The agent looks at the ten framed patches and hears only where they are: shuffled patches blind it."
-      : "The agent takes the patches of the picture in any order.";
+    return LOOKS[about.looks];
   }
   return about.rival
     ? `The agent does not know which wire is which. ${about.rival} does: it takes the first ${about.sensors.length} places.`
@@ -118,35 +130,20 @@ function fillAgents() {
   $("agent").value = about.agent;
 }
 
-function fillSensors() {
-  const list = $("sensors");
-  list.replaceChildren();
-  list.classList.toggle("many", (about.sensors?.length ?? 0) > 14);
-  about.sensors?.forEach((name, index) => {
-    const row = document.createElement("li"), button = document.createElement("button");
-    button.type = "button";
-    button.textContent = name;
-    button.title = `Cut the wire of ${name}, or mend it`;
-    button.style.setProperty("--hue", hue(index, about.sensors.length));
-    button.addEventListener("click", () => cut(index));
-    row.append(button);
-    list.append(row);
-  });
-}
-
 // What the server says is so
 function settle(next, heard) {
   stats.state = next;
-  const fresh = !state;
+  if (state && heard < asked) return;
   state = next;
-  if (heard >= asked || fresh) show(state);
+  show(state);
   history.replaceState(null, "", toFragment(state));
   describe();
 }
 
 function show(now) {
-  for (const name of ["every", "copies", "speed", "background", "noise", "occlude", "seed"]) {
-    if (document.activeElement !== $("seed") || name !== "seed") $(name).value = String(now[name]);
+  for (const name of ["copies", "speed", "background", "modify", "noise", "occlude"]) $(name).value = now[name];
+  for (const name of ["every", "seed"]) { // not while somebody writes there
+    if (document.activeElement !== $(name)) $(name).value = name === "every" && !now.every ? "" : now[name];
   }
   $("background").querySelector("[value=dropped]").disabled = now.background !== "dropped";
   $("noise-now").textContent = now.noise;
@@ -155,16 +152,6 @@ function show(now) {
   $("pause").setAttribute("aria-pressed", String(now.paused));
   $("step").disabled = !now.paused;
   $("order").disabled = !now.wiring && !now.every;
-  [...$("sensors").querySelectorAll("button")].forEach((button, index) => {
-    button.setAttribute("aria-pressed", String(now.cut.includes(index)));
-  });
-  const noisy = $("sensors").querySelector(".noise");
-  if (now.noise && !noisy && about?.sensors) {
-    const row = document.createElement("li");
-    row.className = "noise";
-    row.textContent = "noise";
-    $("sensors").append(row);
-  } else if (!now.noise) noisy?.remove();
 }
 
 // The order in words, for those who cannot see the wires
@@ -172,13 +159,6 @@ function describe() {
   if (!frame?.source || !about?.sensors) return;
   const names = [...frame.source].map((sensor) => (sensor < 0 ? "noise" : about.sensors[sensor]));
   $("order-now").textContent = `Order now: ${names.join(", ")}.`;
-}
-
-function cut(index) {
-  if (!state) return;
-  const gone = state.cut.includes(index);
-  const next = gone ? state.cut.filter((each) => each !== index) : [...state.cut, index];
-  want({ cut: next }, `${gone ? "Mended" : "Cut"}: ${about.sensors[index]}.`);
 }
 
 function hidePatch(place) {
@@ -211,7 +191,11 @@ function draw() {
     if (frame.rival_body) ant($("rival"), frame.rival_body, true);
   } else if (about.kind === "road") road($("lead"), frame.body, line);
   else if (about.kind === "picture") drawSight();
-  if (frame.source && state) wiring($("wiring"), frame, about.sensors, state.cut);
+  else if (frame.view) paint($("lead"), frame.view, 1);
+  if (frame.wire && state) {
+    wiring($("wiring"), frame, about.sensors, state.cut);
+    board.show(frame.wire, state.cut);
+  }
   $("queries").textContent = frame.attention ? "attention" : "";
   $("code-panel").hidden = !frame.code;
   if (frame.code) code.draw();
@@ -231,10 +215,12 @@ const ENDS = {
   cartpole: "left the track", ant: "fell", picture: "done, or off the field", road: "done, or off the field",
 };
 
+const MOST = { cartpole: 1000, ant: 3000, picture: 1000, road: 1000 };
+
 function score(who, { total, time, ended }) {
   $(`${who}-score`).textContent = Math.round(total).toLocaleString("en");
-  const most = about.kind === "ant" ? 3000 : 1000;
-  $(`${who}-meter`).style.transform = `scaleX(${Math.max(0, Math.min(1, total / most))})`;
+  const most = MOST[about.kind]; // of other worlds one does not know
+  $(`${who}-meter`).style.transform = `scaleX(${most ? Math.max(0, Math.min(1, total / most)) : 0})`;
   const how = ended === "failed" ? `${ENDS[about.kind] ?? "ended"} at step ${time.toLocaleString("en")}`
     : ended === "time" ? "time is up" : `step ${time.toLocaleString("en")}`;
   if ($(`${who}-note`).textContent !== how) $(`${who}-note`).textContent = how;
@@ -247,8 +233,9 @@ const own = () => want({ wiring: 0, every: 0 }, "Every sensor is back in its own
 const push = (strength) => { connection.say("push", { strength }); tell("Pushed."); };
 const pause = () => want({ paused: !state?.paused }, state?.paused ? "Going on." : "Paused.");
 const step = () => { connection.say("step"); };
+const whole = (field, most) => Math.max(0, Math.min(most, Math.round(Number(field.value)) || 0));
 const reset = () => {
-  const seed = Math.max(0, Math.min(2 ** 31 - 1, Math.round(Number($("seed").value)) || 0));
+  const seed = whole($("seed"), 2 ** 31 - 1);
   asked = connection.say("reset", { seed });
   tell(`A new episode from seed ${seed}.`);
 };
@@ -263,10 +250,17 @@ $("reset").onclick = reset;
 $("seed").onchange = reset;
 $("mend").onclick = () => want({ ...PLAIN, speed: 1, paused: false }, "All is as it was.");
 $("agent").onchange = (event) => change({ ...PLAIN, agent: event.target.value });
-for (const name of ["every", "copies", "speed"]) {
+$("every").onchange = () => {
+  const every = whole($("every"), 1000);
+  $("every").value = every || "";
+  want({ every }, every ? `A new order every ${every} step${every > 1 ? "s" : ""}.` : "The order stays.");
+};
+for (const name of ["copies", "speed"]) {
   $(name).onchange = (event) => want({ [name]: Number(event.target.value) }, said(event.target));
 }
-$("background").onchange = (event) => want({ background: event.target.value }, said(event.target));
+for (const name of ["background", "modify"]) {
+  $(name).onchange = (event) => want({ [name]: event.target.value }, said(event.target));
+}
 for (const name of ["noise", "occlude"]) {
   $(name).oninput = (event) => {
     $(`${name}-now`).textContent = event.target.value + (name === "occlude" ? " %" : "");
@@ -361,10 +355,5 @@ addEventListener("drop", (event) => {
   if (event.dataTransfer.files[0]) send(event.dataTransfer.files[0]);
 });
 
-onNewColours(() => {
-  dirty = true;
-  [...$("sensors").querySelectorAll("button")].forEach((button, index) => {
-    button.style.setProperty("--hue", hue(index, about.sensors.length));
-  });
-});
+onNewColours(() => { dirty = true; });
 requestAnimationFrame(draw);

@@ -6,22 +6,24 @@ const NOISE = -1;
 
 export function wiring(canvas, frame, sensors, cut) {
   const { pen, width, height } = open(canvas);
-  const { source, level, attention } = frame;
+  const { source, wire, level, attention } = frame;
   if (!source) return;
   const places = source.length, queries = attention ? attention.shape[1] : 0;
   const matrix = queries ? Math.min(width * 0.36, 190) : 0, bars = Math.min(72, width * 0.18);
   const wires = width - matrix - bars - (queries ? 16 : 8);
-  canvas.parentElement.parentElement.style.setProperty("--matrix", `${matrix}px`);
+  const board = canvas.parentElement.parentElement.style;
+  board.setProperty("--matrix", `${matrix}px`);
+  board.setProperty("--places", `${width - wires}px`);
   const noisy = source.some((each) => each === NOISE);
   const rows = sensors.length + (noisy ? 1 : 0);
   const left = (sensor) => ((sensor === NOISE ? sensors.length : sensor) + 0.5) * height / rows;
   const high = height / places, listened = heard(attention, places, queries);
   pen.lineCap = "round";
   for (let place = 0; place < places; place++) {
-    const sensor = source[place], y = (place + 0.5) * high, gone = cut.includes(sensor);
+    const sensor = source[place], y = (place + 0.5) * high, gone = cut.includes(wire[place]);
     const hueNow = sensor === NOISE ? colour("noise") : hue(sensor, sensors.length);
     pen.strokeStyle = hueNow;
-    pen.globalAlpha = gone ? 0.25 : 0.22 + 0.75 * listened[place];
+    pen.globalAlpha = gone ? 0.5 : 0.22 + 0.75 * listened[place];
     pen.lineWidth = gone ? 1 : 0.8 + 3.4 * listened[place] * Math.min(1, high / 12 + 0.25);
     pen.setLineDash(gone ? [3, 5] : []);
     pen.beginPath();
@@ -29,6 +31,7 @@ export function wiring(canvas, frame, sensors, cut) {
     pen.bezierCurveTo(wires * 0.5, left(sensor), wires * 0.5, y, wires - 4, y);
     pen.stroke();
     pen.setLineDash([]);
+    if (gone) cross(pen, wires - 4, y, Math.max(1.5, Math.min(4, high / 3)));
     pen.globalAlpha = gone ? 0.3 : 1;
     if (level) {
       pen.fillStyle = hueNow;
@@ -48,6 +51,18 @@ export function wiring(canvas, frame, sensors, cut) {
       }
     }
   }
+}
+
+function cross(pen, x, y, size) {
+  pen.globalAlpha = 1;
+  pen.strokeStyle = colour("wrong");
+  pen.lineWidth = 1.5;
+  pen.beginPath();
+  for (const slope of [-1, 1]) {
+    pen.moveTo(x - size, y - slope * size);
+    pen.lineTo(x + size, y + slope * size);
+  }
+  pen.stroke();
 }
 
 // How much each place is listened to, of the most: its mean attention without signs

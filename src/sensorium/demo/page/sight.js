@@ -4,11 +4,17 @@ import { colour } from "./canvas.js";
 
 const MOST = 10; // patches that are marked
 
-export function paint(canvas, picture) {
+// Pictures as they come, each pixel `zoom` times as wide
+export function paint(canvas, picture, zoom = 4) {
   const [height, width] = picture.shape;
-  if (canvas.width !== 4 * width) Object.assign(canvas, { width: 4 * width, height: 4 * height });
+  if (canvas.width !== zoom * width || canvas.height !== zoom * height) {
+    Object.assign(canvas, { width: zoom * width, height: zoom * height });
+  }
   const pen = canvas.getContext("2d"), small = (canvas.small ??= document.createElement("canvas"));
-  if (small.width !== width) Object.assign(small, { width, height });
+  if (small.width !== width || small.height !== height) {
+    Object.assign(small, { width, height });
+    canvas.image = null;
+  }
   const image = (canvas.image ??= new ImageData(width, height)), data = image.data;
   for (let from = 0, to = 0; from < picture.length; from += 3, to += 4) {
     data[to] = picture[from];

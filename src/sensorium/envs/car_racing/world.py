@@ -12,7 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, UInt8
 
 from sensorium.envs.base import Environment
 from sensorium.envs.car_racing import dynamics
@@ -176,6 +177,12 @@ class CarRacing(Environment):
         """The picture."""
         assert state.picture is not None
         return unpack(state.picture)
+
+    def draw(self, state: CarRacingState) -> UInt8[np.ndarray, "height width 3"] | None:
+        """The picture, each pixel four times as wide; None where no pictures are drawn."""
+        if state.picture is None:
+            return None
+        return np.asarray(unpack(state.picture)).repeat(4, 0).repeat(4, 1)
 
     def critic_features(self, state: CarRacingState) -> Float[Array, " F"]:
         """What a driver who knows the track would look at: see `road_ahead`."""

@@ -1,0 +1,23 @@
+"""What tests do with the page in a browser.
+
+Screenshots go to the folder that SENSORIUM_SCREENSHOTS names, if it names one.
+"""
+
+import os
+from pathlib import Path
+
+PATIENCE = 240_000  # ms: agents are compiled meanwhile, perhaps on a busy machine
+
+
+def until(page, condition):
+    """Wait until a condition on the last frame `f` and the state `s` holds."""
+    page.wait_for_function(
+        f"() => {{ const f = sensorium.frame, s = sensorium.state; return {condition} }}"
+    )
+
+
+def keep(page, name):
+    folder = os.environ.get("SENSORIUM_SCREENSHOTS")
+    if folder:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
