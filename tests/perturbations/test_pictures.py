@@ -251,7 +251,7 @@ def written(path, mode):
         ),
         (lambda _: Colour().arriving((96, 96, 1)), "red, green and blue, not of 1 channel"),
         (lambda _: ShufflePatches().sources((), SHAPE), "no scalar sensors to name"),
-        (lambda tmp: Background(str(tmp)).arriving(SHAPE), "has no pictures"),
+        (lambda tmp: Background(str(tmp)).arriving(SHAPE), "nothing to use as background"),
         (lambda tmp: Background(str(tmp / "no.png")).arriving(SHAPE), "There is no file .*no.png"),
         (lambda tmp: Background(written(tmp / "a.png", "RGBA")).arriving(SHAPE), "RGBA; .* RGB"),
         (lambda tmp: Background(written(tmp / "l.png", "L")).arriving(SHAPE), "mode L; .* RGB"),

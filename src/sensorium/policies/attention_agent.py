@@ -66,7 +66,12 @@ class AttentionAgent(Policy):
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
         """Those that vote."""
         size = self.look.patch_size
-        return np.asarray(self.look.centres(height, width)) - size // 2, size
+        return self.look.centres(height, width) - size // 2, size
+
+    @property
+    def num_attended(self) -> int:
+        """Those whose places it is told."""
+        return self.top
 
     def step(self, observation: Picture, carry: Memory) -> tuple[Action, Memory, Trace]:
         """Look, remember, act."""

@@ -87,6 +87,11 @@ class Policy(eqx.Module):
             f"{type(self).__name__} does not look at patches of a picture of {height} x {width}."
         )
 
+    @property
+    def num_attended(self) -> int:
+        """How many patches are shown as attended to; the default is that of the papers."""
+        return 10
+
     def reordered(self, carry: PyTree, order: Order) -> PyTree:
         """The carry after its sensors moved: place `i` now holds what `order[i]` held.
 
