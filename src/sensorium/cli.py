@@ -234,8 +234,8 @@ def reproduce(
 
     Args:
         table: One of table-2, table-3, table-4, table-5, table-6, table-6-ant, table-6-racing, figure-4,
-            ant-authors, racing-authors, racing-attention, nla-table-2, nla-table-3, nla-curves, recovery,
-            scaling.
+            ant-authors, racing-authors, aa-table-2, aa-table-3, aa-table-4, aa-noise, nla-table-2,
+            nla-table-3, nla-table-4, nla-curves, recovery, scaling.
         episodes: Episodes of each score; the papers have 1,000, and 100 on the ant.
         seed: Decides the starts and all noise.
         out: Folder for the figures.
