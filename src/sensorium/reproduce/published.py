@@ -80,7 +80,7 @@ AA_TABLE_4_PPO: Row = {"colour": "505 ± 464", "bars": "615 ± 217", "blob": "85
 """The paper's PPO agent in the same."""
 
 AA_NOISE: Row = {"background noise": "-58 ± 12"}
-"""The same AttentionAgent where grass is noise (AA section 6)."""
+"""The same AttentionAgent where grass is noise (in AA's discussion)."""
 
 AA_TRAINED_IN_NOISE: Mapping[int, Row] = {
     5: {"background noise": "452 ± 210"},
