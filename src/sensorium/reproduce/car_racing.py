@@ -125,7 +125,7 @@ def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
 
 
 def aa_noise(episodes: int, seed: int, out: Path) -> Result:
-    """AA, its discussion: noise where the grass was, and agents of 5, 10 and 20 places that were trained there."""
+    """AA, its discussion: noise where the grass was; agents of 5, 10 and 20 places that learned there."""
     del out
     trained = {f"carracing-noise-{top}": row for top, row in AA_TRAINED_IN_NOISE.items()}
     agents = _all_of(_AA_AUTHORS, "carracing-attention-agent", *trained)
