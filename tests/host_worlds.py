@@ -115,6 +115,32 @@ class Pictures(gymnasium.Env):
         return observation, float(self.grey / 255 * action[0]), False, False, {}
 
 
+class Drive(gymnasium.Env):
+    """Pictures as large as CarRacing's, of noise and grass; pays for steering."""
+
+    def __init__(self, render_mode=None):
+        self.observation_space = spaces.Box(0, 255, (96, 96, 3), np.uint8)
+        self.action_space = spaces.Box(-1, 1, (3,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        picture = self.np_random.integers(0, 256, (96, 96, 3), np.uint8)
+        picture[:48] = 100, 202, 100
+        return picture, {}
+
+    def step(self, action):
+        observation, _ = self.reset()
+        return observation, float(action[0]), False, False, {}
+
+
+class Floats(Drive):
+    """Shows numbers from 0 to 1 where pictures are bytes."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        self.observation_space = spaces.Box(0, 1, (96, 96, 3), np.float32)
+
+
 class Words(Walk):
     """Observes a Dict."""
 
@@ -131,8 +157,8 @@ class Pairs(Walk):
         self.action_space = spaces.MultiDiscrete([2, 3])
 
 
-VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Pictures, Words, Pairs)
-for kind in (Walk, *VICES):
+VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Words, Pairs)
+for kind in (Walk, *VICES, Pictures, Drive, Floats):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 
 from sensorium.reproduce.published import (
+    AA_NOISE,
     AA_TABLE_3,
+    AA_TABLE_4,
     AN_TABLE_5,
     AN_TABLE_6,
     AN_TABLE_6_ANT,
@@ -56,7 +58,7 @@ PAPERS = {
     "cartpole": lambda name: an_table_2(name) | (AN_TABLE_6 if "pi" in name else {}),
     "ant": lambda name: an_table_4(name) | (AN_TABLE_6_ANT if "pi" in name else {}),
     "carracing": lambda name: {
-        "carracing-attention-agent": AA_TABLE_3,
+        "carracing-attention-agent": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
         "carracing-pi": AN_TABLE_5,
     }.get(name, {}),
 }

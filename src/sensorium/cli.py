@@ -216,16 +216,9 @@ def evaluate(
     perturbations = report.SUITE if suite else (perturbation,)
     paper = an_table_2(loaded.name) if world == loaded.recipe.env else None
     episodes = usual_episodes(world) if episodes is None else episodes
+    where = EngineConfig(engine, address, workers)
     report.score(
-        loaded.policy,
-        loaded.name,
-        world,
-        perturbations,
-        episodes,
-        seed,
-        json,
-        paper,
-        EngineConfig(engine, address, workers),
+        loaded.policy, loaded.name, world, perturbations, episodes, seed, json, paper, where
     )
 
 
@@ -241,8 +234,8 @@ def reproduce(
 
     Args:
         table: One of table-2, table-3, table-4, table-5, table-6, table-6-ant, table-6-racing, figure-4,
-            ant-authors, racing-authors, racing-attention, nla-table-2, nla-table-3, nla-curves, recovery,
-            scaling.
+            ant-authors, racing-authors, aa-table-2, aa-table-3, aa-table-4, aa-noise, nla-table-2,
+            nla-table-3, nla-table-4, nla-curves, recovery, scaling.
         episodes: Episodes of each score; the papers have 1,000, and 100 on the ant.
         seed: Decides the starts and all noise.
         out: Folder for the figures.
@@ -262,9 +255,11 @@ def show(
     figure: Path | None = None,
     steps: int = 500,
     seed: int = 0,
-    shuffle_at: int | None = 250,
+    shuffle: bool = False,
+    shuffle_at: int | None = None,
     noise_channels: int | None = None,
     background: str | None = None,
+    backgrounds: str | None = None,
     modify: str | None = None,
 ) -> None:
     """Watch an agent: the world, its senses in their present order, attention, code.
@@ -275,13 +270,15 @@ def show(
         figure: Write the whole episode as one PNG here; of CarRacing, how important its patches are.
         steps: How many steps of the episode to show.
         seed: Decides the start and all noise.
-        shuffle_at: Shuffle the sensors every so many steps; None for never.
-        noise_channels: This many more channels of Gaussian noise.
+        shuffle: Put the sensors, or the patches of pictures, in a random order at the start.
+        shuffle_at: And again every so many steps, 0 for never; if not said, sensors every 250, patches never.
+        noise_channels: This many more channels of noise.
         background: As of `eval`, for CarRacing.
+        backgrounds: One episode each: `scenes` for all that are drawn here, or a folder of pictures and
+            videos. --video and --figure then name folders.
         modify: As of `eval`, for CarRacing.
     """
     from sensorium.analysis import show as analysis_show
-    from sensorium.perturbations import perturb
     from sensorium.zoo import load
 
     analysis_show.show(
@@ -290,9 +287,12 @@ def show(
         figure=figure,
         steps=steps,
         seed=seed,
+        shuffle=shuffle,
         shuffle_at=shuffle_at,
         noise_channels=noise_channels,
-        background=perturb(background=background, modify=modify),
+        background=background,
+        backgrounds=backgrounds,
+        modify=modify,
     )
 
 

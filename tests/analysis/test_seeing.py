@@ -10,18 +10,21 @@ from sensorium.analysis import seeing
 from sensorium.analysis.show import show
 from sensorium.envs import CarRacing
 from sensorium.errors import ConfigError
-from sensorium.perturbations import Background, ShufflePatches
+from sensorium.perturbations import SCENES, ShufflePatches, each_background
 from sensorium.perturbations.backgrounds import frames_of
-from sensorium.policies import FeedForwardConfig, VisionAttentionNeuronConfig
+from sensorium.policies import AttentionAgentConfig, FeedForwardConfig, VisionAttentionNeuronConfig
 from sensorium.zoo.agent import Agent
 
 SHAPE = (96, 96, 3)
-CONFIG = VisionAttentionNeuronConfig(num_queries=16, top=4)
+AGENTS = {
+    "shuffled patches": VisionAttentionNeuronConfig(num_queries=16, top=4),
+    "votes": AttentionAgentConfig(top=5),
+}
 
 
-@pytest.fixture(scope="module")
-def policy():
-    return CONFIG.build(SHAPE, 3, jax.random.key(0))
+@pytest.fixture(scope="module", params=AGENTS)
+def policy(request):
+    return AGENTS[request.param].build(SHAPE, 3, jax.random.key(0))
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +42,14 @@ def test_every_pixel_is_followed_to_where_it_was(episode):
 
 def test_importance_is_that_of_the_patches(policy, episode):
     corners, size = policy.patches(96, 96)
-    assert (len(corners), size) == (256, 6)
-    assert episode.importance.shape == (8, 256)
-    # Each of 16 queries gives 1 in all
-    np.testing.assert_allclose(episode.importance.sum(1), 16, rtol=1e-4)
+    assert (len(corners), size) == {6: (256, 6), 7: (529, 7)}[size]
+    assert episode.importance.shape == (8, len(corners))
+    # Each of 16 queries, or each patch that votes, gives 1 in all
+    given = {6: 16, 7: 529}[size]
+    np.testing.assert_allclose(episode.importance.sum(1), given, rtol=1e-4)
+
+
+def test_agents_without_patches_have_none_to_show():
     with pytest.raises(ConfigError, match="does not look at patches"):
         FeedForwardConfig().build(5, 1, jax.random.key(0)).patches(96, 96)
 
@@ -52,21 +59,77 @@ def test_video_and_figure_are_written(policy, episode, tmp_path):
     frames = frames_of(str(tmp_path / "seen.mp4"), 496, 800)
     assert len(frames) == 4
     # Some of the picture is dimmed and some is not
-    assert frames[0, 20:380, 20:380].std() > 5
+    assert frames[0, 30:400, 20:380].std() > 5
     seeing.importance_figure(tmp_path / "seen.png", policy, episode, "seen")
     with Image.open(tmp_path / "seen.png") as figure:
         assert figure.width == 1200
 
 
-def test_what_cannot_be_shown_gets_one_sentence(policy, tmp_path):
-    racing = Agent(policy, recipes.find("carracing-pi"), {})
-    nothing = dict(video=None, figure=None, steps=5, seed=0, shuffle_at=None)
-    with pytest.raises(ConfigError, match="pictures, which have no channels"):
-        show(racing, **nothing, noise_channels=5)
-    recipe = recipes.find("cartpole-pi")
-    balancing = Agent(recipe.blank_policy(), recipe, {})
-    with pytest.raises(ConfigError, match="shows no pictures"):
-        show(balancing, **nothing, noise_channels=None, background=Background("hills"))
-    recipe = recipes.find("carracing-cnn")
-    with pytest.raises(ConfigError, match="ConvolutionalPolicy does not look at patches"):
-        show(Agent(recipe.blank_policy(), recipe, {}), **nothing, noise_channels=None)
+def test_the_agents_own_number_of_patches_is_lit_the_best_whitest(policy, episode, tmp_path):
+    """On a black world in its own order: what is not black is what the agent looks at."""
+    drawn = []
+
+    def keep(path, draw, steps, fps):
+        drawn.extend(draw(step) for step in steps)
+        return len(drawn)
+
+    black = np.zeros_like(episode.world)
+    places = np.stack(np.meshgrid(np.arange(96), np.arange(96), indexing="ij"), -1)
+    corners, size = policy.patches(96, 96)
+    apart = np.flatnonzero((corners % (2 * size // 8 * 8) == 0).all(1))  # none covers another
+    importance = np.zeros_like(episode.importance)
+    importance[:, apart] = 1 + np.arange(len(apart))
+    shown = episode._replace(
+        world=black,
+        arrived=black,
+        places=np.broadcast_to(places, (*black.shape[:3], 2)).astype(np.uint8),
+        importance=importance,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(seeing, "write_frames", keep)
+        seeing.video(tmp_path / "never.mp4", policy, shown, "black")
+    right = drawn[0][29:413, 404:788, 0][::4, ::4]
+    lit = {int(right[row, column]) for row, column in corners[apart]} - {0}
+    assert len(lit) == policy.num_attended
+    assert (right > 0).sum() == policy.num_attended * size**2
+    assert right[tuple(corners[apart[-1]])] == max(lit)
+    assert not drawn[0][29:413, 10:394].any()  # as the world was: nothing is lit or dimmed
+
+
+def test_each_background_has_a_video_of_its_own(tmp_path, capsys):
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for name, colour in (("red.png", (200, 30, 30)), ("blue.png", (30, 30, 200))):
+        Image.new("RGB", (8, 8), colour).save(pictures / name)
+    recipe = recipes.find("carracing-attention-agent")
+    agent = Agent(recipe.blank_policy(), recipe, {})
+    wanted = dict(steps=4, seed=0, video=tmp_path / "videos", figure=None)
+    show(agent, **wanted, backgrounds=str(pictures))
+    said = capsys.readouterr().out
+    assert said.index("background blue.png: return") < said.index("background red.png: return")
+    means = {}
+    for name in ("blue", "red"):
+        frames = frames_of(str(tmp_path / "videos" / f"{name}.mp4"), 496, 800)
+        means[name] = frames[0, 40:200, 420:780].mean((0, 1))
+    assert means["red"][0] > means["red"][2]
+    assert means["blue"][2] > means["blue"][0]
+    assert set(each_background("scenes")) == set(SCENES)
+
+
+def test_what_cannot_be_shown_gets_one_sentence(tmp_path):
+    nothing = dict(video=None, figure=None, steps=5, seed=0)
+
+    def refused(name, match, **asked):
+        recipe = recipes.find(name)
+        with pytest.raises(ConfigError, match=match):
+            show(Agent(recipe.blank_policy(), recipe, {}), **nothing | asked)
+
+    refused("carracing-pi", "not to pictures of shape", noise_channels=5)
+    refused("carracing-pi", "every of at least 0", shuffle_at=-3)
+    refused("carracing-pi", "between 1 and 1000, got 2000", steps=2000)
+    refused("carracing-pi", "--backgrounds is each", background="hills", backgrounds="scenes")
+    refused("carracing-pi", "no folder nowhere of backgrounds", backgrounds="nowhere")
+    refused("carracing-pi", "nothing to use as background", backgrounds=str(tmp_path))
+    refused("cartpole-pi", "'background hills' happens to pictures", background="hills")
+    refused("carracing-cnn", "ConvolutionalPolicy does not look at patches")
+    refused("carracing-teacher", "CarRacingRoad has no picture to show")

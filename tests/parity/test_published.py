@@ -129,6 +129,19 @@ def test_attention_agent_looks_and_drives_as_the_authors(reference):
     assert max(errors) < 0.1
 
 
+def test_an_agent_of_2020_whose_file_has_another_order(reference):
+    golden = reference("golden", "takecover_attention_agent")
+    path = reference.path("weights", "takecover_attention_agent")
+    policy = zoo.read_published("takecover_attention_agent", path)
+    assert num_parameters(policy) == 3633
+    step, carry = eqx.filter_jit(policy.step), policy.initial_carry((96, 96, 3))
+    for frame, expected in zip(golden["observations"], golden["actions"], strict=True):
+        action, carry, _ = step(jnp.asarray(frame), carry)
+        np.testing.assert_allclose(action, expected, rtol=0, atol=1e-5)
+    with pytest.raises(AgentFileError, match="3667 parameters but the vector has shape"):
+        zoo.read_published("carracing_attention_agent_2020", path)
+
+
 def test_the_agent_of_pictures_drives_as_the_authors_whatever_the_order_of_patches(reference):
     golden = reference("golden", "carracing_pi")
     policy = zoo.read_published("carracing_pi", reference.path("weights", "carracing_pi"))

@@ -258,6 +258,11 @@ def written(path, mode):
         (lambda _: ShufflePatches(7).arriving(SHAPE), "7 pixels do not divide .* 96 x 96; 6 would"),
         (lambda _: ShufflePatches(0).arriving(SHAPE), "0 pixels do not divide .*; 1 would"),
         (lambda _: ShufflePatches(every=-1), "every of at least 0"),
+        (lambda _: Occlude(30.0), "got 30; say 0.3 for 30%"),
+        (
+            lambda _: Occlude(0.999).arriving(SHAPE),
+            "0.999 of 256 patches would leave none; .* 0.996",
+        ),
         (lambda _: Occlude(1.2), "from 0 to less than 1 .*, got 1.2"),
         (lambda _: HideRows(96).arriving(SHAPE), "Cannot hide 96 of the 96 rows"),
         (
@@ -270,7 +275,7 @@ def written(path, mode):
         ),
         (lambda _: Colour().arriving((96, 96, 1)), "red, green and blue, not of 1 channel"),
         (lambda _: ShufflePatches().sources((), SHAPE), "no scalar sensors to name"),
-        (lambda tmp: Background(str(tmp)).arriving(SHAPE), "has no pictures"),
+        (lambda tmp: Background(str(tmp)).arriving(SHAPE), "nothing to use as background"),
         (lambda tmp: Background(str(tmp / "no.png")).arriving(SHAPE), "There is no file .*no.png"),
         (lambda tmp: Background(written(tmp / "a.png", "RGBA")).arriving(SHAPE), "RGBA; .* RGB"),
         (lambda tmp: Background(written(tmp / "l.png", "L")).arriving(SHAPE), "mode L; .* RGB"),

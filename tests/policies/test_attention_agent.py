@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sensorium.envs import make
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, ObservationError
 from sensorium.policies import (
     AttentionAgentConfig,
     AttentionNeuronConfig,
@@ -69,6 +69,25 @@ def test_it_drives_in_the_engine():
 def test_what_it_cannot_look_at_is_refused(senses, settings, sentence):
     with pytest.raises(ConfigError, match=sentence):
         AttentionAgentConfig(**settings).build(senses, 3, jax.random.key(0))
+
+
+@pytest.mark.parametrize(
+    ("picture", "sentence"),
+    [
+        (np.zeros((96, 96, 3)), "got dtype float64; multiply by 255 and convert it first"),
+        (np.full((96, 96, 3), 90, np.float32), "got dtype float32; convert it first"),
+        (np.zeros((96, 96), np.uint8), r"any x any x 3 .* got shape \(96, 96\)"),
+        (np.zeros((96, 96, 4), np.uint8), r"got shape \(96, 96, 4\)"),
+        (np.zeros((2, 96, 96, 3), np.uint8), "batch with jax.vmap"),
+        (np.zeros((5, 96, 3), np.uint8), "smaller than a patch of 7"),
+        (np.zeros((7, 11, 3), np.uint8), "has 2 patches, fewer than the 10"),
+        ([[1], [1, 2]], "not rows of several lengths"),
+    ],
+)
+def test_a_picture_that_it_cannot_see_is_refused(picture, sentence):
+    policy = agent()
+    with pytest.raises(ObservationError, match=sentence):
+        policy(picture, policy.initial_carry(SENSES))
 
 
 @pytest.mark.parametrize("config", [AttentionNeuronConfig(), FeedForwardConfig()])

@@ -105,10 +105,11 @@ def test_a_table_of_agents_that_nobody_trained(small_zoo, tmp_path):
 
 @pytest.fixture
 def short_races(tmp_path, monkeypatch):
-    """The authors' two drivers with random weights, and races of thirty steps."""
+    """The authors' three drivers with random weights, and races of thirty steps."""
     pytest.importorskip("Box2D", reason="CarRacing-v3 needs the extra `racing`")
     configs = {
         "carracing_attention_agent": AttentionAgentConfig(),
+        "carracing_attention_agent_2020": AttentionAgentConfig(),
         "carracing_pi": VisionAttentionNeuronConfig(),
     }
     for name, config in configs.items():
@@ -131,11 +132,11 @@ def test_the_authors_drivers_are_scored_in_both_worlds(short_races):
 
 
 def test_drivers_are_scored_on_what_nobody_told_them_of(short_races, small_zoo, monkeypatch):
-    rows = run("racing-attention", short_races)
-    assert [row["perturbation"] for row in rows] == [
-        "plain", "colour", "bars", "blob", "background noise"
-    ]  # fmt: skip
-    assert rows[2]["paper"] == "900 ± 35"
+    rows = run("aa-table-3", short_races)
+    assert [(row["agent"], row["paper"]) for row in rows] == [
+        ("carracing_attention_agent_2020", "914 ± 15"),
+        ("carracing_attention_agent", "914 ± 15"),
+    ]
     Image.new("RGB", (8, 8), (200, 30, 30)).save(short_races / "red.png")
     pictures = short_races / "pictures"
     pictures.mkdir()
@@ -145,6 +146,64 @@ def test_drivers_are_scored_on_what_nobody_told_them_of(short_races, small_zoo, 
     assert [row["perturbation"] for row in rows] == [
         "shuffled", "background red.png + shuffled"
     ]  # fmt: skip
+
+
+@pytest.fixture
+def drives(tmp_path, small_zoo, monkeypatch):
+    """Races in a tiny world, by agents of which only those of `into_the_zoo` are there."""
+    monkeypatch.setattr("sensorium.reproduce.car_racing.THEIRS", "gym:tests.host_worlds:Drive-v0")
+    monkeypatch.delenv("SENSORIUM_PUBLISHED", raising=False)
+    return tmp_path
+
+
+def test_the_parameters_of_attention_agent(drives, capsys):
+    into_the_zoo(drives, "carracing-attention-agent")
+    (row,) = run("aa-table-2", drives)
+    assert (row["attention"], row["controller"]) == (1184, 2483)
+    assert "~1200" in capsys.readouterr().out
+
+
+def into_the_zoo(folder, *names):
+    for name in names:
+        recipe = recipes.find(name)
+        path = folder / "zoo" / f"{name}.safetensors"
+        save_pytree(path, recipe.blank_policy(), {"recipe": recipe.to_json()})
+
+
+def test_what_nobody_told_them_of(drives):
+    into_the_zoo(drives, "carracing-attention-agent", "carracing-ppo")
+    rows = run("aa-table-4", drives)
+    assert [(row["agent"], row["perturbation"]) for row in rows] == [
+        (agent, senses)
+        for agent in ("carracing-attention-agent", "carracing-ppo")
+        for senses in ("colour", "bars", "blob")
+    ]
+    assert [rows[1]["paper"], rows[4]["paper"]] == ["900 ± 35", "615 ± 217"]
+
+
+def test_agents_of_noise_stand_beside_those_of_their_size(drives, capsys):
+    into_the_zoo(drives, "carracing-attention-agent", "carracing-noise-5", "carracing-noise-20")
+    rows = run("aa-noise", drives)
+    assert [(row["agent"], row["paper"]) for row in rows] == [
+        ("carracing-attention-agent", "-58 ± 12"),
+        ("carracing-noise-5", "452 ± 210"),
+        ("carracing-noise-20", "660 ± 259"),
+    ]
+    assert {row["perturbation"] for row in rows} == {"background noise"}
+    assert "not in the zoo: carracing-noise-10." in " ".join(capsys.readouterr().out.split())
+
+
+def test_forms_of_nonlinear_attention_drive_plain_and_shuffled(drives, capsys):
+    into_the_zoo(drives, "carracing-nla", "carracing-nla-published")
+    rows = run("nla-table-4", drives)
+    assert [(row["agent"], row["perturbation"]) for row in rows] == [
+        (agent, senses)
+        for agent in ("carracing-nla-published", "carracing-nla")
+        for senses in ("plain", "shuffled")
+    ]
+    # Untrained agents: of the form that minds no order the actions are the same, and so are the races
+    assert abs(rows[3]["difference"]) < 0.05
+    assert "not in the zoo: carracing-pi." in " ".join(capsys.readouterr().out.split())
 
 
 def test_table_5_has_those_of_the_other_agents_that_were_trained(

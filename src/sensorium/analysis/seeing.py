@@ -1,7 +1,8 @@
 """What an agent of pictures looks at: an episode as a video, and as a histogram of importance.
 
-The picture as it was and as it arrived stand side by side; what the agent attends to is bright in both. Where
-an arrived pixel comes from is found by sending a picture of places through the same perturbation.
+The picture as it was and as it arrived stand side by side; what the agent attends to is bright in both, the
+more important the whiter. Where an arrived pixel comes from is found by sending a picture of places through
+the same perturbation.
 """
 
 import functools
@@ -12,7 +13,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, UInt8
+from jaxtyping import Array, Bool, Float, Int, UInt8
 from PIL import Image, ImageDraw, ImageFont
 
 from sensorium.analysis import style
@@ -24,9 +25,10 @@ from sensorium.types import Key
 
 _ZOOM = 4  # pixels of the video for each of a frame
 _EDGE = 10
-_STRIP = 70  # rows below the pictures
+_HEAD, _STRIP = 24, 56  # rows above and below the pictures
 _DIM = 0.4  # of what is not attended to
-_SHOWN = 10  # patches
+_GLARE = 0.6  # how white the most important patch is
+_INK, _GREY, _PAPER = (40, 40, 40), (200, 200, 196), (250, 250, 248)
 
 
 class SeenEpisode(NamedTuple):
@@ -103,52 +105,56 @@ def video(path: Path, policy: Policy, episode: SeenEpisode, title: str) -> int:
     """
     episode = jax.tree.map(np.asarray, episode)
     count = max(int(episode.alive.sum()), 1)
-    corners, size = policy.patches(*episode.world.shape[1:3])
+    height, width = episode.world.shape[1:3]
+    corners, size = policy.patches(height, width)
     totals = np.cumsum(episode.reward)
 
     def draw(step: int) -> np.ndarray:
-        return _draw(episode, step, corners, size, float(totals[step]), title)
+        best = np.argsort(-episode.importance[step], kind="stable")[: policy.num_attended]
+        light = _light(height, width, corners[best], size)
+        return _draw(episode, step, light, f"{title}   step {step}   return {totals[step]:.0f}")
 
     return write_frames(path, draw, range(0, count, 2), 25)
 
 
-def _draw(
-    episode: SeenEpisode, step: int, corners: np.ndarray, size: int, total: float, title: str
-) -> np.ndarray:
-    best = np.argsort(-episode.importance[step], kind="stable")[:_SHOWN]
-    height, width = episode.world.shape[1:3]
-    attended = np.zeros((height, width), bool)
-    for row, column in corners[best]:
-        attended[row : row + size, column : column + size] = True
-    origin = episode.places[step][attended]
-    before = np.zeros((height, width), bool)
-    before[origin[:, 0], origin[:, 1]] = True
-    pictures = [
-        _dimmed(np.asarray(episode.world[step]), before),
-        _dimmed(np.asarray(episode.arrived[step]), attended),
-    ]
+def _draw(episode: SeenEpisode, step: int, light: np.ndarray, line: str) -> np.ndarray:
+    world, arrived = np.asarray(episode.world[step]), np.asarray(episode.arrived[step])
+    height, width, _ = world.shape
+    # Of several arrived pixels from one place, the brightest counts
+    before = np.zeros((height, width))
+    origin = episode.places[step]
+    np.maximum.at(before, (origin[..., 0], origin[..., 1]), light)
+    changed = not np.array_equal(world, arrived)
+    pictures = {
+        "as it was" if changed else "what it sees": _lit(world, before) if changed else world,
+        "as it arrives" if changed else "what it looks at": _lit(arrived, light),
+    }
     # Videos are made of blocks of 16 pixels
     across = -(-(2 * width * _ZOOM + 3 * _EDGE) // 16) * 16
-    down = -(-(height * _ZOOM + 3 * _EDGE + _STRIP) // 16) * 16
-    canvas = Image.new("RGB", (across, down), (250, 250, 248))
-    for place, picture in enumerate(pictures):
-        image = Image.fromarray(picture).resize(
-            (width * _ZOOM, height * _ZOOM), Image.Resampling.NEAREST
-        )
-        canvas.paste(image, (_EDGE + place * (width * _ZOOM + _EDGE), _EDGE))
-    pen, top = ImageDraw.Draw(canvas), height * _ZOOM + 2 * _EDGE
-    ink, grey, font = (40, 40, 40), (200, 200, 196), _font(15)
-    pen.text((_EDGE, top), f"{title}   step {step}   return {total:.0f}", ink, font)
-    for number, (name, value) in enumerate(
-        zip(("steer", "gas", "brake"), episode.action[step], strict=True)
-    ):
-        left, base = _EDGE + 260 * number, top + 36
-        pen.text((left, base - 4), name, ink, font)
-        pen.rectangle((left + 55, base, left + 235, base + 14), fill=grey)
+    down = -(-(height * _ZOOM + 2 * _EDGE + _HEAD + _STRIP) // 16) * 16
+    canvas = Image.new("RGB", (across, down), _PAPER)
+    pen, font = ImageDraw.Draw(canvas), _font(15)
+    for place, (caption, picture) in enumerate(pictures.items()):
+        left = _EDGE + place * (width * _ZOOM + _EDGE)
+        pen.text((left, _EDGE // 2), caption, _INK, font)
+        image = Image.fromarray(picture)
+        image = image.resize((width * _ZOOM, height * _ZOOM), Image.Resampling.NEAREST)
+        canvas.paste(image, (left, _EDGE // 2 + _HEAD))
+    top = height * _ZOOM + _EDGE + _HEAD
+    pen.text((_EDGE, top), line, _INK, font)
+    _draw_actions(pen, top + 34, np.asarray(episode.action[step]))
+    return np.asarray(canvas)
+
+
+def _draw_actions(pen: ImageDraw.ImageDraw, base: int, action: np.ndarray) -> None:
+    """Steering from the middle of its bar, to the left or right; gas and brake from none to all."""
+    for number, (name, value) in enumerate(zip(("steer", "gas", "brake"), action, strict=True)):
+        left = _EDGE + 260 * number
+        pen.text((left, base - 4), name, _INK, _font(15))
+        pen.rectangle((left + 55, base, left + 235, base + 14), fill=_GREY)
         begin, end = (0.0, float(value)) if name == "steer" else (-1.0, float(value))
         ends = sorted(left + 145 + 90 * part for part in (begin, end))
         pen.rectangle((ends[0], base, ends[1], base + 14), fill=style.COLOURS[number])
-    return np.asarray(canvas)
 
 
 @functools.cache
@@ -156,8 +162,21 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
-def _dimmed(picture: np.ndarray, attended: np.ndarray) -> np.ndarray:
-    return np.where(attended[..., None], picture, (_DIM * picture)).astype(np.uint8)
+def _light(
+    height: int, width: int, corners: Int[np.ndarray, "best 2"], size: int
+) -> Float[np.ndarray, "H W"]:
+    """Of each pixel: 1 in the best patch, less in each after it, and 0 elsewhere."""
+    light = np.zeros((height, width))
+    for rank, (row, column) in reversed(list(enumerate(corners))):
+        light[row : row + size, column : column + size] = 1 - rank / len(corners)
+    return light
+
+
+def _lit(picture: np.ndarray, light: np.ndarray) -> UInt8[np.ndarray, "H W 3"]:
+    """Dim where there is no light, and the whiter the more there is."""
+    white = _GLARE * light[..., None]
+    lit = np.where(white > 0, picture * (1 - white) + 255 * white, _DIM * picture)
+    return lit.astype(np.uint8)
 
 
 def importance_figure(path: Path, policy: Policy, episode: SeenEpisode, title: str) -> None:

@@ -1,6 +1,8 @@
 """`sensorium show`: an episode as a video, a figure, or a few lines in the terminal."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -9,19 +11,25 @@ from sensorium.analysis import figures, seeing
 from sensorium.analysis.traces import trace_episode, trace_on_host
 from sensorium.analysis.video import write_video
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.envs import CartPoleSwingUpHarder, Environment
+from sensorium.envs import CartPoleSwingUpHarder, Environment, World
 from sensorium.errors import ConfigError
 from sensorium.evaluation import as_shown, evaluation_keys
-from sensorium.perturbations import (
-    Identity,
-    NoiseChannels,
-    Perturbation,
-    Reshuffle,
-    ShufflePatches,
-    compose,
-)
+from sensorium.perturbations import Perturbation, each_background, perturb
 from sensorium.rollout import make_world
 from sensorium.zoo import Agent
+
+_SHUFFLE_AT = 250  # steps
+
+
+class _Episode(NamedTuple):
+    """One that was run, and how to draw it."""
+
+    title: str
+    total: float
+    steps: int
+    write_video: Callable[[Path], int]
+    """Writes an mp4 and says how many frames it has."""
+    write_figure: Callable[[Path], None]
 
 
 def show(
@@ -31,46 +39,86 @@ def show(
     figure: Path | None,
     steps: int,
     seed: int,
-    shuffle_at: int | None,
-    noise_channels: int | None,
-    background: Perturbation = Identity(),
+    shuffle: bool = False,
+    shuffle_at: int | None = None,
+    noise_channels: int | None = None,
+    background: str | None = None,
+    backgrounds: str | None = None,
+    modify: str | None = None,
 ) -> None:
     """Run one episode that goes on to the last step, if there is one, and show it.
 
     Args:
         agent: Whom to watch.
-        video: An mp4 to write.
-        figure: A PNG to write.
+        video: An mp4 to write; a folder of them with `backgrounds`.
+        figure: A PNG to write; a folder of them with `backgrounds`.
         steps: How many steps.
         seed: Decides the start and all noise.
-        shuffle_at: Reshuffle the sensors every so many steps; None for never.
+        shuffle: Put sensors, or patches of pictures, in a random order at the start.
+        shuffle_at: And again every so many steps; 0 for never. None is every 250th if nothing else happens to
+            scalar sensors, and never for pictures.
         noise_channels: This many more channels of noise.
-        background: What happens to pictures before their patches are shuffled.
+        background: As of `sensorium.perturbations.perturb`.
+        backgrounds: `scenes`, or a folder: an episode for each of its backgrounds.
+        modify: As of `sensorium.perturbations.perturb`.
 
     Raises:
-        ConfigError: A number is out of range.
+        ConfigError: A number is out of range, or the world does not fit what is asked.
         WriteError: A file could not be written.
     """
     world = make_world(agent.recipe.env)
     if not 1 <= steps <= world.max_steps:
         raise ConfigError(f"steps must be between 1 and {world.max_steps}, got {steps}.")
-    if isinstance(world, Environment) and not isinstance(world.senses, int):
-        if noise_channels:
-            raise ConfigError(
-                f"{agent.recipe.env} shows pictures, which have no channels to add to."
-            )
-        order = ShufflePatches(every=shuffle_at) if shuffle_at else Identity()
-        _show_pictures(agent, world, compose(background, order), video, figure, steps, seed)
-        return
-    if background != Identity():
-        raise ConfigError(f"{agent.recipe.env} shows no pictures, and has no background.")
-    assert isinstance(world, CartPoleSwingUpHarder | HostWorld)
-    parts: list[Perturbation] = []
-    if noise_channels:
-        parts.append(NoiseChannels(noise_channels))
-    if shuffle_at:
-        parts.append(Reshuffle(shuffle_at))
-    perturbation = compose(*parts)
+    scalar = isinstance(world.senses, int)
+    if shuffle_at is None and scalar and not shuffle:
+        shuffle_at = _SHUFFLE_AT
+
+    def perturbed(background: str | None) -> Perturbation:
+        return perturb(
+            world.senses,
+            shuffle=shuffle and not shuffle_at,
+            reshuffle_every=shuffle_at or None,
+            noise_channels=noise_channels,
+            background=background,
+            modify=modify,
+        )
+
+    if backgrounds is None:
+        cases = [(perturbed(background), video, figure)]
+    elif background is not None:
+        raise ConfigError("--background is one of them and --backgrounds is each: choose.")
+    else:
+        cases = [
+            (perturbed(source), video and video / f"{name}.mp4", figure and figure / f"{name}.png")
+            for name, source in each_background(backgrounds).items()
+        ]
+    for perturbation, _, _ in cases:
+        perturbation.arriving(world.senses)  # says what does not fit before anything is run
+    console = Console(highlight=False)
+    for perturbation, to_video, to_figure in cases:
+        run = _hear if scalar else _see
+        _tell(console, run(agent, world, perturbation, steps, seed), to_video, to_figure)
+    if video is None and figure is None:
+        console.print("Add --video out.mp4 or --figure out.png to see it.")
+
+
+def _tell(console: Console, episode: _Episode, video: Path | None, figure: Path | None) -> None:
+    console.print(f"{episode.title}: return {episode.total:.0f} in {episode.steps} steps")
+    if video is not None:
+        console.print(f"Wrote {video} ({episode.write_video(video)} frames).", soft_wrap=True)
+    if figure is not None:
+        episode.write_figure(figure)
+        console.print(f"Wrote {figure}.", soft_wrap=True)
+
+
+def _hear(
+    agent: Agent, world: World, perturbation: Perturbation, steps: int, seed: int
+) -> _Episode:
+    """An episode of scalar sensors: what arrives, attention and code."""
+    if not isinstance(world, CartPoleSwingUpHarder | HostWorld):
+        raise ConfigError(
+            f"{agent.recipe.env} has no picture to show; of CarRacing, watch an agent that sees."
+        )
     # Many starts are lost whatever one does, and would show nothing: take the first that lasts
     for key in evaluation_keys(seed, 20):
         if isinstance(world, HostWorld):
@@ -79,47 +127,30 @@ def show(
             trace = trace_episode(agent.policy, world, perturbation, key, steps)
         if int(np.asarray(trace.alive).sum()) == steps:
             break
-    console = Console()
-    console.print(
-        f"{agent.name}, {perturbation}: return {float(trace.reward.sum()):.0f} "
-        f"in {int(trace.alive.sum())} steps",
-        highlight=False,
+    title = f"{agent.name}, {perturbation}"
+    speed = world.steps_per_second if isinstance(world, HostWorld) else 100
+    names = world.sensor_names
+    return _Episode(
+        title,
+        float(trace.reward.sum()),
+        int(trace.alive.sum()),
+        lambda path: write_video(path, trace, names, title, speed),
+        lambda path: figures.episode(path, trace, names),
     )
-    if video is not None:
-        title = f"{agent.name}, {perturbation}"
-        speed = world.steps_per_second if isinstance(world, HostWorld) else 100
-        count = write_video(video, trace, world.sensor_names, title, speed)
-        console.print(f"Wrote {video} ({count} frames).", highlight=False)
-    if figure is not None:
-        figures.episode(figure, trace, world.sensor_names)
-        console.print(f"Wrote {figure}.", highlight=False)
-    if video is None and figure is None:
-        console.print("Add --video out.mp4 or --figure out.png to see it.")
 
 
-def _show_pictures(
-    agent: Agent,
-    world: Environment,
-    perturbation: Perturbation,
-    video: Path | None,
-    figure: Path | None,
-    steps: int,
-    seed: int,
-) -> None:
-    """The same for an agent that sees."""
+def _see(agent: Agent, world: World, perturbation: Perturbation, steps: int, seed: int) -> _Episode:
+    """An episode of pictures: where the agent looks."""
+    if not isinstance(world, Environment):
+        raise ConfigError(f"{agent.recipe.env} is not on the device, where pictures are watched.")
     (key,) = evaluation_keys(seed, 1)
     title = f"{agent.name}, {perturbation}"
-    episode = seeing.watch(agent.policy, world, as_shown(agent.policy, perturbation), key, steps)
-    console = Console()
-    console.print(
-        f"{title}: return {float(episode.reward.sum()):.0f} in {int(episode.alive.sum())} steps",
-        highlight=False,
+    policy = agent.policy
+    episode = seeing.watch(policy, world, as_shown(policy, perturbation), key, steps)
+    return _Episode(
+        title,
+        float(episode.reward.sum()),
+        int(episode.alive.sum()),
+        lambda path: seeing.video(path, policy, episode, title),
+        lambda path: seeing.importance_figure(path, policy, episode, title),
     )
-    if video is not None:
-        count = seeing.video(video, agent.policy, episode, title)
-        console.print(f"Wrote {video} ({count} frames).", highlight=False)
-    if figure is not None:
-        seeing.importance_figure(figure, agent.policy, episode, title)
-        console.print(f"Wrote {figure}.", highlight=False)
-    if video is None and figure is None:
-        console.print("Add --video out.mp4 or --figure out.png to see it.")

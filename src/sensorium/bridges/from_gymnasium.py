@@ -3,7 +3,8 @@
 | observations | what the agent senses |
 |---|---|
 | flat Box (N) | N readings, as float32 |
-| Box of any other shape, such as images | the array itself, as float32; for agents that see |
+| Box of bytes (H, W, C): pictures | the picture itself, as float32; for agents that see |
+| Box of any other shape | the array itself, as float32 |
 
 | actions | what the agent's A numbers in [-1, 1] become |
 |---|---|
@@ -172,6 +173,10 @@ def _facts(name: str) -> _Facts:
         threshold = spec.reward_threshold if spec else None
         observations, actions = env.observation_space, env.action_space
         assert isinstance(observations, spaces.Box)
+        if len(observations.shape) == 3 and observations.dtype != np.uint8:
+            raise ConfigError(
+                f"{name} shows pictures of {observations.dtype}; agents that see need uint8, 0 to 255."
+            )
         return _Facts(
             observation_shape=observations.shape,
             num_actions=_num_actions(actions),

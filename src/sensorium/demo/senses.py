@@ -20,9 +20,10 @@ from jaxtyping import Array, Bool, Float, Int, UInt8
 from sensorium.demo.messages import CHANGES, DROPPED, MOST_COPIES, MOST_NOISE, NOISE, Controls
 from sensorium.errors import ConfigError
 from sensorium.layers import AttentionNeuron
+from sensorium.layers.vision_attention import grid
 from sensorium.perturbations import MODIFICATIONS
 from sensorium.perturbations.backgrounds import frames_of
-from sensorium.perturbations.patches import from_patches, grid_of, to_patches
+from sensorium.perturbations.patches import from_patches, to_patches
 from sensorium.perturbations.racing import on_grass
 from sensorium.policies import Policy, SensoryCarry, SensoryPolicy
 from sensorium.types import Key, Observation, Picture, PyTree, Senses
@@ -186,7 +187,7 @@ class Patches(Rewirable):
     def __init__(self, policy: Policy, shape: tuple[int, ...]):
         """Set up for an agent and pictures of (H, W, 3)."""
         self.shape, self._unseen = shape, policy.hidden_rows
-        rows, columns = grid_of(PATCH, *shape[:2])
+        rows, columns = grid(shape[0], shape[1], PATCH)
         self._count = rows * columns
 
     def check(self, controls: Controls) -> None:

@@ -12,6 +12,7 @@ so blocks are projected once and the projections added up; rows of A are summed 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from sensorium.errors import ConfigError
@@ -75,11 +76,10 @@ class PatchVotes(eqx.Module):
         rows, columns = ((side - self.patch_size) // self.stride + 1 for side in (height, width))
         return rows, columns
 
-    def centres(self, height: int, width: int) -> Int[Array, "patches 2"]:
+    def centres(self, height: int, width: int) -> Int[np.ndarray, "patches 2"]:
         """Row and column of the middle pixel of each patch, row by row."""
-        rows, columns = (jnp.arange(n) * self.stride for n in self.grid(height, width))
-        places = jnp.stack(jnp.meshgrid(rows, columns, indexing="ij"), -1)
-        return places.reshape(-1, 2) + self.patch_size // 2
+        places = np.indices(self.grid(height, width), np.int32).reshape(2, -1).T * self.stride
+        return places + self.patch_size // 2
 
     def __call__(self, picture: Picture) -> Float[Array, " patches"]:
         """Votes for each patch, row by row; all together as many as there are patches.

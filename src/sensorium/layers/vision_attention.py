@@ -12,6 +12,8 @@ Keys can go through the nonlinear map of NLA (`nonlinear_keys.py`); as published
 number and an order of patches.
 """
 
+import math
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -107,9 +109,13 @@ class VisionAttentionNeuron(eqx.Module):
 
 def grid(height: int, width: int, patch_size: int) -> tuple[int, int]:
     """Rows and columns of patches; ConfigError if patches do not divide the picture."""
-    if height % patch_size or width % patch_size or not min(height, width):
+    if patch_size < 1 or height % patch_size or width % patch_size or not min(height, width):
+        common = math.gcd(height, width)
+        dividing = [size for size in range(1, common + 1) if common % size == 0]
+        nearest = min(dividing, key=lambda size: abs(size - patch_size), default=None)
         raise ConfigError(
-            f"A picture of {height} x {width} pixels does not divide into patches of {patch_size}."
+            f"Patches of {patch_size} pixels do not divide a picture of {height} x {width}"
+            + (f"; {nearest} would." if nearest else ".")
         )
     return height // patch_size, width // patch_size
 

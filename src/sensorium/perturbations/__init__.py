@@ -25,6 +25,7 @@
 """
 
 from sensorium.perturbations.backgrounds import SCENES as SCENES
+from sensorium.perturbations.backgrounds import each_background as each_background
 from sensorium.perturbations.channels import Drop as Drop
 from sensorium.perturbations.channels import Duplicate as Duplicate
 from sensorium.perturbations.channels import NoiseChannels as NoiseChannels

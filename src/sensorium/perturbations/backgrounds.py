@@ -39,6 +39,19 @@ def frames_of(source: str, height: int, width: int) -> Frames:
     return _frames_of(source, changed, height, width)
 
 
+def each_background(source: str) -> dict[str, str]:
+    """Backgrounds to try one after the other, by name: each scene (`scenes`), or each file of a folder.
+
+    Raises:
+        ConfigError: It is neither, or there are no pictures and videos in the folder.
+    """
+    if source == "scenes":
+        return {name: name for name in SCENES}
+    files = _files_in(source, _PICTURES | _VIDEOS)
+    stems = [file.stem for file in files]
+    return {file.stem if stems.count(file.stem) == 1 else file.name: str(file) for file in files}
+
+
 def is_video(source: str) -> bool:
     """Whether frames of `source` follow one another; those of a folder are pictures to choose from."""
     return Path(source).suffix.lower() in _VIDEOS
@@ -51,12 +64,8 @@ def _frames_of(source: str, changed: int, height: int, width: int) -> Frames:
     if source in SCENES:
         frames = SCENES[source](height, width)[None]
     elif path.is_dir():
-        found = sorted(file for file in path.iterdir() if file.suffix.lower() in _PICTURES)
-        if not found:
-            raise ConfigError(
-                f"The folder {source} has no pictures ({', '.join(sorted(_PICTURES))}) to use as background."
-            )
-        frames = np.stack([_read_picture(file, height, width) for file in found])
+        files = _files_in(source, _PICTURES)
+        frames = np.stack([_read_picture(file, height, width) for file in files])
     elif path.is_file() and is_video(source):
         frames = _read_video(path, height, width)
     elif path.is_file():
@@ -67,6 +76,19 @@ def _frames_of(source: str, changed: int, height: int, width: int) -> Frames:
         raise did_you_mean("background", source, SCENES)
     frames.flags.writeable = False
     return frames
+
+
+def _files_in(folder: str, kinds: set[str]) -> list[Path]:
+    if not Path(folder).is_dir():
+        raise ConfigError(
+            f"There is no folder {folder} of backgrounds; `scenes` are those drawn here."
+        )
+    found = sorted(file for file in Path(folder).iterdir() if file.suffix.lower() in kinds)
+    if not found:
+        raise ConfigError(
+            f"The folder {folder} has nothing to use as background ({', '.join(sorted(kinds))})."
+        )
+    return found
 
 
 def _read_picture(path: Path, height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:

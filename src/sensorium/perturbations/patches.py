@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from sensorium.errors import ConfigError
+from sensorium.layers.vision_attention import grid
 from sensorium.perturbations.picture import PicturePerturbation
 from sensorium.types import Key, Picture, Senses
 
@@ -37,12 +38,12 @@ class ShufflePatches(PicturePerturbation):
     def check(self, height: int, width: int, channels: int) -> None:
         """ConfigError if patches do not divide the picture."""
         del channels
-        grid_of(self.size, height, width)
+        grid(height, width, self.size)
 
     def init(self, key: Key, senses: Senses) -> PatchOrder:
         """The first order."""
         height, width, _ = self.shape_of(senses)
-        rows, columns = grid_of(self.size, height, width)
+        rows, columns = grid(height, width, self.size)
         return PatchOrder(jax.random.permutation(key, rows * columns), jnp.zeros((), jnp.int32))
 
     def apply(
@@ -71,19 +72,28 @@ class Occlude(PicturePerturbation):
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
+            nearest = (
+                f"; say {self.share / 100:g} for {self.share:g}%" if 2 <= self.share < 100 else ""
+            )
             raise ConfigError(
-                f"Occlude hides a share of the patches, from 0 to less than 1 (all), got {self.share:g}."
+                f"Occlude hides a share of the patches, from 0 to less than 1 (all), got {self.share:g}"
+                f"{nearest}."
             )
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if patches do not divide the picture."""
+        """ConfigError if patches do not divide the picture, or none would be seen."""
         del channels
-        grid_of(self.size, height, width)
+        count = math.prod(grid(height, width, self.size))
+        if round(self.share * count) >= count:
+            raise ConfigError(
+                f"To hide {self.share:g} of {count} patches would leave none; hide at most "
+                f"{math.floor(1000 * (count - 1) / count) / 1000:g} of them."
+            )
 
     def init(self, key: Key, senses: Senses) -> Bool[Array, " patches"]:
         """Which patches are hidden."""
         height, width, _ = self.shape_of(senses)
-        count = math.prod(grid_of(self.size, height, width))
+        count = math.prod(grid(height, width, self.size))
         return jax.random.permutation(key, count) < round(self.share * count)
 
     def apply(
@@ -92,7 +102,7 @@ class Occlude(PicturePerturbation):
         """Blacken them."""
         del key
         height, width, _ = observation.shape
-        hidden = state.reshape(grid_of(self.size, height, width))
+        hidden = state.reshape(grid(height, width, self.size))
         hidden = jnp.repeat(jnp.repeat(hidden, self.size, 0), self.size, 1)
         return jnp.where(hidden[..., None], 0, observation), state
 
@@ -100,24 +110,10 @@ class Occlude(PicturePerturbation):
         return f"{self.share:.0%} occluded"
 
 
-def grid_of(size: int, height: int, width: int) -> tuple[int, int]:
-    """Rows and columns of patches of `size` pixels; ConfigError if they do not divide the picture."""
-    if size < 1 or height % size or width % size:
-        both = [
-            side for side in range(1, min(height, width) + 1) if not (height % side or width % side)
-        ]
-        nearest = min(both, key=lambda side: abs(side - size))
-        raise ConfigError(
-            f"Patches of {size} pixels do not divide a picture of {height} x {width}; "
-            f"{nearest} would."
-        )
-    return height // size, width // size
-
-
 def to_patches(picture: Picture, size: int) -> Array:
     """Cut a picture (H, W, C) into patches (N, size, size, C), row by row."""
     height, width, channels = picture.shape
-    rows, columns = grid_of(size, height, width)
+    rows, columns = grid(height, width, size)
     cut = picture.reshape(rows, size, columns, size, channels)
     return cut.swapaxes(1, 2).reshape(rows * columns, size, size, channels)
 
@@ -125,6 +121,6 @@ def to_patches(picture: Picture, size: int) -> Array:
 def from_patches(patches: Array, height: int, width: int) -> Picture:
     """Put patches (N, size, size, C) together again, row by row, to a picture (H, W, C)."""
     size, channels = patches.shape[1], patches.shape[3]
-    rows, columns = grid_of(size, height, width)
+    rows, columns = grid(height, width, size)
     joined = patches.reshape(rows, columns, size, size, channels).swapaxes(1, 2)
     return joined.reshape(height, width, channels)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, ObservationError
 from sensorium.layers import LSTM, Linear, PatchVotes
 from sensorium.layers.lstm import Memory
 from sensorium.layers.top_places import top_places
@@ -45,18 +45,26 @@ class AttentionAgent(Policy):
             raise ConfigError(
                 f"An AttentionAgent sees pictures of height x width x {self.channels}, not {senses}."
             )
-        rows, columns = self.look.grid(*senses[:2])
-        if rows * columns < self.top:
-            raise ConfigError(
-                f"A picture of {senses[0]} x {senses[1]} has {rows * columns} patches, fewer than the "
-                f"{self.top} that the agent looks at."
-            )
+        self._check_size(*senses[:2])
         return self.lstm.initial_memory()
 
     def check(self, observation: Any, carry: Memory) -> Picture:
         """A picture of any size with the channels that the agent was made for."""
         del carry
-        return check_picture(observation, (None, None, self.channels))
+        picture = check_picture(observation, (None, None, self.channels))
+        try:
+            self._check_size(*picture.shape[:2])
+        except ConfigError as error:
+            raise ObservationError(str(error)) from error
+        return picture
+
+    def _check_size(self, height: int, width: int) -> None:
+        rows, columns = self.look.grid(height, width)
+        if rows * columns < self.top:
+            raise ConfigError(
+                f"A picture of {height} x {width} has {rows * columns} patches, fewer than the {self.top} "
+                "that the agent looks at."
+            )
 
     @property
     def channels(self) -> int:
@@ -66,7 +74,12 @@ class AttentionAgent(Policy):
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
         """Those that vote."""
         size = self.look.patch_size
-        return np.asarray(self.look.centres(height, width)) - size // 2, size
+        return self.look.centres(height, width) - size // 2, size
+
+    @property
+    def num_attended(self) -> int:
+        """Those whose places it is told."""
+        return self.top
 
     def step(self, observation: Picture, carry: Memory) -> tuple[Action, Memory, Trace]:
         """Look, remember, act."""

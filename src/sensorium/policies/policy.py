@@ -87,6 +87,11 @@ class Policy(eqx.Module):
             f"{type(self).__name__} does not look at patches of a picture of {height} x {width}."
         )
 
+    @property
+    def num_attended(self) -> int:
+        """How many patches are shown as attended to; the default is that of the papers."""
+        return 10
+
     def reordered(self, carry: PyTree, order: Order) -> PyTree:
         """The carry after its sensors moved: place `i` now holds what `order[i]` held.
 
@@ -157,7 +162,7 @@ def check_observation(observation: Any) -> Observation:
         ObservationError: It is not a vector of at least one real, finite number.
     """
     traced = isinstance(observation, jax.core.Tracer)
-    array = observation if isinstance(observation, jax.Array) else np.asarray(observation)
+    array = _as_array(observation)
     if array.dtype.kind in "OUS":
         raise ObservationError(
             f"An observation must be an array of numbers, got {type(observation).__name__}."
@@ -186,7 +191,7 @@ def check_picture(observation: Any, shape: tuple[int | None, int | None, int]) -
     Raises:
         ObservationError: It is of another shape or dtype.
     """
-    array = observation if isinstance(observation, jax.Array) else np.asarray(observation)
+    array = _as_array(observation)
     fits = array.ndim == 3 and all(
         wanted in (None, side) for wanted, side in zip(shape, array.shape, strict=True)
     )
@@ -197,10 +202,28 @@ def check_picture(observation: Any, shape: tuple[int | None, int | None, int]) -
             "batch with jax.vmap."
         )
     if array.dtype != np.uint8:
+        scale = "multiply by 255 and " if _up_to_one(array) else ""
         raise ObservationError(
-            f"A picture must be of uint8, 0 to 255, got dtype {array.dtype}; convert it first."
+            f"A picture must be of uint8, 0 to 255, got dtype {array.dtype}; {scale}convert it first."
         )
     return jnp.asarray(array)
+
+
+def _as_array(observation: Any) -> Any:
+    if isinstance(observation, jax.Array):
+        return observation
+    try:
+        return np.asarray(observation)
+    except ValueError as error:  # NumPy's of rows of several lengths
+        raise ObservationError(
+            "An observation must be one array, not rows of several lengths."
+        ) from error
+
+
+def _up_to_one(array: Any) -> bool:
+    """Whether these are fractions, as far as can be seen: not inside compiled code."""
+    known = array.dtype.kind == "f" and not isinstance(array, jax.core.Tracer)
+    return known and bool(array.max() <= 1)
 
 
 def check_sensors(senses: Senses, expected: int | None = None, why: str = "") -> int:

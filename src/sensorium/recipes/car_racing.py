@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from sensorium.perturbations import Colour, HideRows, RandomConvolution
+from sensorium.layers import KeyMap
+from sensorium.perturbations import Colour, HideRows, NoiseBackground, RandomConvolution
 from sensorium.policies import (
     AttentionAgentConfig,
     ConvolutionalConfig,
@@ -54,15 +55,41 @@ STUDENT = Recipe(
 )
 
 # The paper's agent, places of a code of 1,024, would learn for days; this one reads a small code
+_PI_POLICY = VisionAttentionNeuronConfig(
+    num_queries=16, message_size=32, motion_scale=10.0, reading=Reading.WHOLE
+)
 PI_STUDENT = dataclasses.replace(
     STUDENT,
     name="carracing-pi",
     summary="AttentionNeuron agent of pictures whose patches are in any order, taught likewise.",
-    policy=VisionAttentionNeuronConfig(
-        num_queries=16, message_size=32, motion_scale=10.0, reading=Reading.WHOLE
-    ),
+    policy=_PI_POLICY,
     trainer=dataclasses.replace(_IMITATION, learning_rate=1e-3, action_noise=0.03),
     perturbation=HideRows(),
+)
+
+NLA_STUDENTS = tuple(
+    dataclasses.replace(
+        PI_STUDENT,
+        name=name,
+        summary=f"The same with nonlinear attention, {form}.",
+        policy=dataclasses.replace(_PI_POLICY, key_map=key_map),
+    )
+    for name, form, key_map in (
+        ("carracing-nla", "in a form that minds no order", KeyMap.NLA_INVARIANT),
+        ("carracing-nla-published", "as published: it minds the order", KeyMap.NLA_PUBLISHED),
+    )
+)
+
+# AttentionAgent's authors trained three where grass is noise: does who may look at less look at the road?
+NOISE_STUDENTS = tuple(
+    dataclasses.replace(
+        STUDENT,
+        name=f"carracing-noise-{top}",
+        summary=f"AttentionAgent of {top} places, taught where grass is noise.",
+        policy=AttentionAgentConfig(top=top),
+        perturbation=NoiseBackground(),
+    )
+    for top in (5, 10, 20)
 )
 
 CONVOLUTIONAL = dataclasses.replace(
@@ -112,6 +139,8 @@ RECIPES = (
     TEACHER,
     STUDENT,
     PI_STUDENT,
+    *NLA_STUDENTS,
+    *NOISE_STUDENTS,
     CONVOLUTIONAL,
     NETRAND,
     NETRAND_ATTENTION,

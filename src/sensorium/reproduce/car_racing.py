@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
+import jax
 from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 
 from sensorium.perturbations import (
@@ -15,18 +17,26 @@ from sensorium.perturbations import (
     ShufflePatches,
     compose,
 )
-from sensorium.policies import Policy
+from sensorium.policies import AttentionAgent, Policy, num_parameters
 from sensorium.reproduce.published import (
+    AA_NOISE,
+    AA_TABLE_2,
     AA_TABLE_3,
+    AA_TABLE_4,
+    AA_TABLE_4_PPO,
+    AA_TRAINED_IN_NOISE,
     AN_TABLE_5,
     AN_TABLE_5_OTHERS,
     RACING_AUTHORS,
+    Row,
 )
 from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import names, read_published
 
 OURS, THEIRS = "CarRacing", "gym:CarRacing-v3"
 _PUBLISHED = "SENSORIUM_PUBLISHED"
+_AA_AUTHORS = ("carracing_attention_agent_2020", "carracing_attention_agent")
+"""That of the paper, and the one that the authors trained a year later."""
 _UNSHUFFLED = (
     "carracing-attention-agent",
     *AN_TABLE_5_OTHERS,
@@ -57,37 +67,94 @@ def table_5(episodes: int, seed: int, out: Path) -> Result:
     del out
     backgrounds = _backgrounds()
     fixed = present(*_UNSHUFFLED, needed=False)
-    agents = _all_of("carracing_pi", "carracing-pi", needed=not fixed)
+    agents = _all_of(("carracing_pi",), "carracing-pi", needed=not fixed)
     shuffled = ShufflePatches(), *(compose(each, ShufflePatches()) for each in backgrounds)
     rows, tables = score_tables(agents, THEIRS, shuffled, lambda _: AN_TABLE_5, episodes, seed)
     plain = Identity(), *backgrounds
     more, others = score_tables(
         fixed, THEIRS, plain, lambda name: AN_TABLE_5_OTHERS.get(name, {}), episodes, seed
     )
-    missing = [name for name in ("carracing-pi", *_UNSHUFFLED) if name not in names()]
-    note = Text(f"Left out, as not in the zoo: {', '.join(missing)}." if missing else "")
-    return rows + more, Group(*(part for part in (tables, others) if part is not None), note)
+    shown = tables, others, _left_out("carracing-pi", *_UNSHUFFLED)
+    return rows + more, Group(*(part for part in shown if part is not None))
 
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 6, the column of CarRacing: patches reshuffled in mid-episode."""
     del out
-    agents = _all_of("carracing_pi", "carracing-pi")
+    agents = _all_of(("carracing_pi",), "carracing-pi")
     senses = tuple(ShufflePatches(every=every) for every in (25, 100, 500))
     return score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed)
 
 
-def attention_agent(episodes: int, seed: int, out: Path) -> Result:
-    """AttentionAgent's Tables 2 and 3: plain, and what nobody told it of."""
+def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
+    """AA Table 2: how many parameters look, and how many act."""
+    del episodes, seed, out
+    table = Table(title="AA Table 2: parameters in CarRacing")
+    for column in ("agent", "attention", "controller", "all"):
+        table.add_column(column, justify="left" if column == "agent" else "right", no_wrap=True)
+    table.add_row("paper", AA_TABLE_2["attention"], AA_TABLE_2["controller"], "-")
+    rows = []
+    for name, policy in _all_of(_AA_AUTHORS, "carracing-attention-agent").items():
+        assert isinstance(policy, AttentionAgent)
+        both = num_parameters(policy)
+        looking = sum(leaf.size for leaf in jax.tree.leaves(policy.look))
+        rows.append({"agent": name, "attention": looking, "controller": both - looking})
+        table.add_row(name, f"{looking:,}", f"{both - looking:,}", f"{both:,}")
+    return rows, table
+
+
+def aa_table_3(episodes: int, seed: int, out: Path) -> Result:
+    """AA Table 3: CarRacing as it is."""
     del out
-    agents = _all_of("carracing_attention_agent", "carracing-attention-agent")
-    senses = (Identity(), *(MODIFICATIONS[name] for name in ("colour", "bars", "blob", "noise")))
-    return score_tables(agents, THEIRS, senses, lambda _: AA_TABLE_3, episodes, seed)
+    agents = _all_of(_AA_AUTHORS, "carracing-attention-agent")
+    return score_tables(agents, THEIRS, (Identity(),), lambda _: AA_TABLE_3, episodes, seed)
 
 
-def _all_of(published: str, *ours: str, needed: bool = True) -> dict[str, Policy]:
-    """The authors' agent, where their weights are at hand, and those of ours that are in the zoo."""
-    authors = {published: read_published(published)} if _PUBLISHED in os.environ else {}
+def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
+    """AA Table 4: what nobody told them of."""
+    del out
+    agents = _all_of(_AA_AUTHORS, "carracing-attention-agent")
+    agents |= present("carracing-cnn", "carracing-ppo", needed=False)
+    senses = tuple(MODIFICATIONS[name] for name in ("colour", "bars", "blob"))
+
+    def paper(name: str) -> Row:
+        others = {"carracing-ppo": AA_TABLE_4_PPO, "carracing-cnn": {}}
+        return others.get(name, AA_TABLE_4)
+
+    return score_tables(agents, THEIRS, senses, paper, episodes, seed)
+
+
+def aa_noise(episodes: int, seed: int, out: Path) -> Result:
+    """AA, its discussion: noise where the grass was; agents of 5, 10 and 20 places that learned there."""
+    del out
+    trained = {f"carracing-noise-{top}": row for top, row in AA_TRAINED_IN_NOISE.items()}
+    agents = _all_of(_AA_AUTHORS, "carracing-attention-agent", *trained)
+    senses = (MODIFICATIONS["noise"],)
+    rows, tables = score_tables(
+        agents, THEIRS, senses, lambda name: trained.get(name, AA_NOISE), episodes, seed
+    )
+    return rows, Group(*(part for part in (tables, _left_out(*trained)) if part is not None))
+
+
+def nla_table_4(episodes: int, seed: int, out: Path) -> Result:
+    """NLA Table 4: CarRacing with each form of the layer, plain and with shuffled patches."""
+    del out
+    forms = ("carracing-pi", "carracing-nla-published", "carracing-nla")
+    agents = _all_of(("carracing_pi",), *forms)
+    senses = (Identity(), ShufflePatches())
+    rows, tables = score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed)
+    return rows, Group(*(part for part in (tables, _left_out(*forms)) if part is not None))
+
+
+def _left_out(*wanted: str) -> Text:
+    """Says which of the wanted agents are not in the zoo."""
+    missing = [name for name in wanted if name not in names()]
+    return Text(f"Left out, as not in the zoo: {', '.join(missing)}." if missing else "")
+
+
+def _all_of(published: tuple[str, ...], *ours: str, needed: bool = True) -> dict[str, Policy]:
+    """The authors' agents, where their weights are at hand, and those of ours that are in the zoo."""
+    authors = {name: read_published(name) for name in published if _PUBLISHED in os.environ}
     return authors | present(*ours, needed=needed and not authors)
 
 

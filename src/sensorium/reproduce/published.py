@@ -1,6 +1,7 @@
 """Every published number that a reproduction is held against: paper, table, row.
 
-AN is Tang & Ha 2021, NLA is Muzaffar et al. Scores are mean ± standard deviation over episodes.
+AN is Tang & Ha 2021, AA is Tang, Nguyen & Ha 2020, NLA is Muzaffar et al. Scores are mean ±
+standard deviation over episodes.
 """
 
 from collections.abc import Mapping
@@ -66,14 +67,27 @@ AN_TABLE_5_OTHERS: Mapping[str, Row] = {
 }
 """Of the other agents of that table, what the paper's text says; none of them is shown shuffled patches."""
 
-AA_TABLE_3: Row = {
-    "plain": "914 ± 15",
-    "colour": "866 ± 112",
-    "bars": "900 ± 35",
-    "blob": "898 ± 53",
-    "background noise": "-58 ± 12",
+AA_TABLE_2: Row = {"attention": "~1200", "controller": "~2500"}
+"""Parameters of AttentionAgent (AA Table 2), as the paper's text rounds them."""
+
+AA_TABLE_3: Row = {"plain": "914 ± 15"}
+"""AttentionAgent in CarRacing (AA Table 3)."""
+
+AA_TABLE_4: Row = {"colour": "866 ± 112", "bars": "900 ± 35", "blob": "898 ± 53"}
+"""AttentionAgent in what nobody told it of (AA Table 4)."""
+
+AA_TABLE_4_PPO: Row = {"colour": "505 ± 464", "bars": "615 ± 217", "blob": "855 ± 172"}
+"""The paper's PPO agent in the same."""
+
+AA_NOISE: Row = {"background noise": "-58 ± 12"}
+"""The same AttentionAgent where grass is noise (in AA's discussion)."""
+
+AA_TRAINED_IN_NOISE: Mapping[int, Row] = {
+    5: {"background noise": "452 ± 210"},
+    10: {"background noise": "577 ± 243"},
+    20: {"background noise": "660 ± 259"},
 }
-"""AttentionAgent in CarRacing and its modifications (AttentionAgent Tables 2 and 3, and its discussion)."""
+"""Agents that were trained there, by how many patches they look at (K)."""
 
 
 def an_table_2(agent: str) -> Row:

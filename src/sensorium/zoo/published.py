@@ -4,9 +4,11 @@ import os
 import zipfile
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from sensorium.errors import AgentFileError, ConfigError, did_you_mean
 from sensorium.policies import (
@@ -21,6 +23,7 @@ from sensorium.policies import (
 from sensorium.types import Senses
 
 _PICTURES = (96, 96, 3)
+_AGENT_OF_2020 = AttentionAgentConfig(scale=147**0.5)
 _ARCHITECTURES: dict[str, tuple[PolicyConfig, Senses, int]] = {
     "cartpole_pi": (AttentionNeuronConfig(), 5, 1),
     "ant_pi": (
@@ -30,7 +33,9 @@ _ARCHITECTURES: dict[str, tuple[PolicyConfig, Senses, int]] = {
     ),
     "ant_mlp": (FeedForwardConfig((32, 32)), 28, 8),
     "carracing_attention_agent": (AttentionAgentConfig(), _PICTURES, 3),
+    "carracing_attention_agent_2020": (_AGENT_OF_2020, _PICTURES, 3),
     "carracing_pi": (VisionAttentionNeuronConfig(), _PICTURES, 3),
+    "takecover_attention_agent": (_AGENT_OF_2020, _PICTURES, 1),
 }
 """Architecture, sensors and actions of each published agent."""
 
@@ -40,7 +45,8 @@ def read_published(name: str, path: Path | str | None = None) -> Policy:
 
     Args:
         name: `"cartpole_pi"` (913 parameters), `"ant_pi"` (2,504), `"ant_mlp"` (2,248),
-            `"carracing_attention_agent"` (3,667) or `"carracing_pi"` (7,212).
+            `"carracing_attention_agent"` (of 2021) or `"carracing_attention_agent_2020"` (3,667 both),
+            `"takecover_attention_agent"` (3,633) or `"carracing_pi"` (7,212).
         path: An npz file with the flat vector under the key `params`; by default the one of that name in
             `published_directory()`.
 
@@ -65,7 +71,20 @@ def read_published(name: str, path: Path | str | None = None) -> Policy:
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise AgentFileError(f"{path} is missing, truncated or not an npz file.") from error
     like = config.build(senses, num_actions, jax.random.key(0))
-    return from_vector(jnp.asarray(vector).reshape(-1), like)
+    flat = jnp.asarray(vector).reshape(-1)
+    return from_vector(_sorted_back(flat, like) if config is _AGENT_OF_2020 else flat, like)
+
+
+def _sorted_back(vector: Float[Array, " n"], like: Policy) -> Float[Array, " n"]:
+    """Files of 2020 have the arrays of each layer in the order of their names; we have weights first."""
+    leaves = jax.tree.leaves_with_path(eqx.filter(like, eqx.is_inexact_array))
+    layers = list(dict.fromkeys(path[:-1] for path, _ in leaves))
+    by_name = sorted(
+        range(len(leaves)), key=lambda i: (layers.index(leaves[i][0][:-1]), str(leaves[i][0][-1]))
+    )
+    ends = np.cumsum([leaves[i][1].size for i in by_name])
+    parts = dict(zip(by_name, jnp.split(vector, ends[:-1]), strict=True))
+    return jnp.concatenate([parts[i] for i in range(len(leaves))])
 
 
 def published_directory() -> Path:
