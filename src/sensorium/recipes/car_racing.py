@@ -3,7 +3,16 @@
 import dataclasses
 
 from sensorium.layers import KeyMap
-from sensorium.perturbations import Colour, HideRows, NoiseBackground, RandomConvolution
+from sensorium.perturbations import (
+    Colour,
+    HideRows,
+    Identity,
+    NoiseBackground,
+    OneOf,
+    RandomBackground,
+    RandomConvolution,
+    compose,
+)
 from sensorium.policies import (
     AttentionAgentConfig,
     ConvolutionalConfig,
@@ -58,13 +67,26 @@ STUDENT = Recipe(
 _PI_POLICY = VisionAttentionNeuronConfig(
     num_queries=16, message_size=32, motion_scale=10.0, reading=Reading.WHOLE
 )
+_PI_IMITATION = dataclasses.replace(_IMITATION, learning_rate=1e-3, action_noise=0.03)
 PI_STUDENT = dataclasses.replace(
     STUDENT,
     name="carracing-pi",
     summary="AttentionNeuron agent of pictures whose patches are in any order, taught likewise.",
     policy=_PI_POLICY,
-    trainer=dataclasses.replace(_IMITATION, learning_rate=1e-3, action_noise=0.03),
+    trainer=_PI_IMITATION,
     perturbation=HideRows(),
+)
+
+PI_OF_BACKGROUNDS = dataclasses.replace(
+    PI_STUDENT,
+    name="carracing-pi-backgrounds",
+    summary="The same, trained on in front of backgrounds that are drawn anew for each episode.",
+    trainer=dataclasses.replace(
+        _PI_IMITATION, total_generations=100, teacher_generations=30, tolerance=0.05
+    ),
+    perturbation=compose(OneOf((Identity(), RandomBackground(), RandomBackground())), HideRows()),
+    start="carracing-pi",
+    generations=100,
 )
 
 NLA_STUDENTS = tuple(
@@ -139,6 +161,7 @@ RECIPES = (
     TEACHER,
     STUDENT,
     PI_STUDENT,
+    PI_OF_BACKGROUNDS,
     *NLA_STUDENTS,
     *NOISE_STUDENTS,
     CONVOLUTIONAL,
