@@ -14,7 +14,6 @@ from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
 from sensorium.recipes import find
 from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.training import ImitationConfig
-from sensorium.training.imitation import tolerant
 from sensorium.zoo.agent import Agent
 from sensorium.zoo.teaching import find_teacher
 
@@ -55,22 +54,6 @@ def test_the_student_comes_to_do_what_the_teacher_does():
         state, metrics = learning.step(state)
         losses.append(float(metrics.extra["loss"]))
     assert losses[-1] < 0.5 * losses[0]
-
-
-def test_large_differences_pull_less_than_small_ones():
-    # At the tolerance a difference pulls half as much as if it were squared, at three times it a quarter
-    pull = jax.vmap(jax.grad(tolerant), (0, None))(jnp.array([0.0, 0.2, 0.6]), 0.2)
-    np.testing.assert_allclose(pull, [1.0, 0.5, 0.25], rtol=1e-6)
-    np.testing.assert_allclose(tolerant(jnp.array(0.3), 1e6), 0.3, rtol=0.05)
-
-
-def test_with_less_tolerance_the_same_episodes_cost_less():
-    losses = []
-    for tolerance in (100.0, 0.01):
-        learning = trainer(dataclasses.replace(CONFIG, tolerance=tolerance, window=500))
-        _, metrics = learning.step(learning.init(jax.random.key(0)))
-        losses.append(float(metrics.extra["loss"]))
-    assert losses[0] > losses[1] > 0
 
 
 def test_the_teacher_takes_its_hand_off_the_wheel():
@@ -118,8 +101,6 @@ def test_nothing_is_learned_after_the_end():
 def test_settings_that_do_not_fit_get_one_sentence(tmp_path):
     with pytest.raises(ConfigError, match="needs a teacher"):
         CONFIG.build(draw, DeviceEngine(WORLD), None)
-    with pytest.raises(ConfigError, match="a tolerance above 0, got 0"):
-        trainer(dataclasses.replace(CONFIG, tolerance=0.0))
     with pytest.raises(ConfigError, match="1000 steps do not divide into windows of 30"):
         dataclasses.replace(CONFIG, window=30).build(draw, DeviceEngine(WORLD), teacher())
     with (

@@ -59,5 +59,5 @@ def _draw(key: Key, height: int, width: int) -> UInt8[Array, "height width 3"]:
     spots = jnp.where(jax.random.bernoulli(keys[4]), jnp.round(spots / step) * step, spots)
     contrast = jax.random.uniform(keys[5], minval=10.0, maxval=80.0)
     tint = colourful * jax.random.uniform(keys[6], (3,), minval=-75.0, maxval=75.0)
-    brightness = tint + jax.random.uniform(keys[7], minval=30.0, maxval=200.0)
+    brightness = tint + jax.random.uniform(keys[7], minval=60.0, maxval=195.0)
     return jnp.clip(jnp.round(brightness + contrast * spots), 0, 255).astype(jnp.uint8)

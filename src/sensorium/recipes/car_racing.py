@@ -81,12 +81,10 @@ PI_OF_BACKGROUNDS = dataclasses.replace(
     PI_STUDENT,
     name="carracing-pi-backgrounds",
     summary="The same, trained on in front of backgrounds that are drawn anew for each episode.",
-    trainer=dataclasses.replace(
-        _PI_IMITATION, total_generations=100, teacher_generations=30, tolerance=0.05
-    ),
+    trainer=dataclasses.replace(_PI_IMITATION, total_generations=60, teacher_generations=30),
     perturbation=compose(OneOf((Identity(), RandomBackground(), RandomBackground())), HideRows()),
     start="carracing-pi",
-    generations=100,
+    generations=60,
 )
 
 NLA_STUDENTS = tuple(

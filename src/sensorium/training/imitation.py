@@ -48,8 +48,6 @@ class ImitationConfig:
     """What the squared differences of the actions count, where they differ in size; all 1 by default."""
     action_noise: float = 0.1
     """Standard deviation of the noise on what is done, so that there is something to put right."""
-    tolerance: float = 1.0
-    """Squared differences of actions, as weighted, beyond it count less and less: see `tolerant`."""
     gradient_clip: float = 0.5
     """Largest norm of a gradient."""
     averaging: float = 0.99
@@ -79,8 +77,6 @@ class ImitationConfig:
             raise ConfigError(
                 f"There are {len(self.action_weights)} action_weights for {world.num_actions} action(s)."
             )
-        if self.tolerance <= 0:
-            raise ConfigError(f"Imitation needs a tolerance above 0, got {self.tolerance:g}.")
         return Imitation(self, draw, world, teacher)
 
 
@@ -220,8 +216,9 @@ class Imitation(Trainer):
                 world.critic_features(now.world), now.teacher
             )
             action, carry, _ = student.step(now.observation, now.student)
+            # The logarithm: what a teacher does in a body that is lost is no guide, and must not count most
             away = jnp.mean(self._weights * (action - wanted) ** 2)
-            loss = jnp.where(now.alive, tolerant(away, self.config.tolerance), 0.0)
+            loss = jnp.where(now.alive, jnp.log1p(away), 0.0)
             done = self._act(key_noise, share * wanted + (1 - share) * action)
             observation, state, reward, terminated, truncated, _ = world.advance(
                 key_world, now.world, done, world.default_params
@@ -244,16 +241,3 @@ class Imitation(Trainer):
         """What is done: with noise, and no gradient goes through the world."""
         noise = self.config.action_noise * jax.random.normal(key, action.shape)
         return jax.lax.stop_gradient(jnp.clip(action + noise, -1, 1))
-
-
-def tolerant(squared: Scalar, tolerance: float) -> Scalar:
-    """A squared difference where it is small, and hardly more where it is large.
-
-    The negative logarithm of a Cauchy distribution, up to scale: what a teacher does in a body that is lost
-    is no guide, and must not count most.
-
-    Args:
-        squared: The squared difference.
-        tolerance: Where its pull begins to fall, as 1 / (1 + squared / tolerance).
-    """
-    return tolerance * jnp.log1p(squared / tolerance)
