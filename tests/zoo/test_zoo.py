@@ -21,8 +21,8 @@ def test_every_agent_has_a_card_that_fits(name):
     assert card["parameters"] == num_parameters(agent.policy)
     assert card["training_seconds"] > 0
     assert isinstance(card["seed"], int)
-    # Two cards are owed the other half of their episodes
-    halved = name in ("carracing-attention-agent", "carracing-pi")
+    # These cards are owed the other half of their episodes
+    halved = name in ("carracing-attention-agent", "carracing-pi", "carracing-pi-backgrounds")
     episodes = 50 if halved else usual_episodes(agent.recipe.env)
     for scores in card["scores"].values():
         assert len(scores["returns"]) == card["evaluation"]["episodes"] == episodes
