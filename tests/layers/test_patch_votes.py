@@ -39,6 +39,7 @@ def written_out(layer, picture):
     channels=st.sampled_from([1, 3]),
     seed=st.integers(0, 2**31 - 1),
 )
+@settings(max_examples=40, deadline=None)
 def test_votes_are_the_column_sums_of_the_formula(size, stride, height, width, channels, seed):
     keys = jax.random.split(jax.random.key(seed), 2)
     layer = PatchVotes(
