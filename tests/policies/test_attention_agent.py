@@ -76,6 +76,7 @@ def test_what_it_cannot_look_at_is_refused(senses, settings, sentence):
     [
         (np.zeros((96, 96, 3)), "got dtype float64; multiply by 255 and convert it first"),
         (np.full((96, 96, 3), 90, np.float32), "got dtype float32; convert it first"),
+        (np.zeros((0, 96, 3), np.float32), "got dtype float32"),
         (np.zeros((96, 96), np.uint8), r"any x any x 3 .* got shape \(96, 96\)"),
         (np.zeros((96, 96, 4), np.uint8), r"got shape \(96, 96, 4\)"),
         (np.zeros((2, 96, 96, 3), np.uint8), "batch with jax.vmap"),

@@ -98,9 +98,8 @@ class _Actor:
             return None
         try:
             picture = self.env.render()
-        except (
-            Exception
-        ) as error:  # libraries or a screen may be missing; the agent acts all the same
+        except Exception as error:
+            # Libraries or a screen may be missing; the agent acts all the same
             LOG.warning("%s cannot draw itself: %s", self.world.name, error)
             picture = None
         self._draws = isinstance(picture, np.ndarray) and picture.ndim == 3

@@ -9,7 +9,6 @@ there, up to rounding. Other agents get exactly as many places as there are, and
 
 import abc
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +20,7 @@ from sensorium.demo.messages import CHANGES, DROPPED, MOST_COPIES, MOST_NOISE, N
 from sensorium.errors import ConfigError
 from sensorium.layers import AttentionNeuron
 from sensorium.layers.vision_attention import grid
-from sensorium.perturbations import MODIFICATIONS
+from sensorium.perturbations import MODIFICATIONS, Identity, OneOf
 from sensorium.perturbations.backgrounds import frames_of
 from sensorium.perturbations.patches import from_patches, to_patches
 from sensorium.perturbations.racing import on_grass
@@ -58,16 +57,14 @@ class Patched(NamedTuple):
     painted: Bool[np.ndarray | Array, ""]
     noisy: Bool[np.ndarray | Array, ""]
     """Whether noise is painted instead."""
-    change: Int[np.ndarray | Array, ""]
-    """Which of `CHANGES` happens to it, then."""
-    states: tuple[PyTree, ...]
-    """What each of them but the first has drawn for the episode."""
+    change: tuple[Int[np.ndarray | Array, ""], tuple[PyTree, ...]]
+    """Which of `CHANGES` happens to it, then, and what each has drawn: the state of `_CHANGE`."""
 
     @property
     def changes_anything(self) -> bool:
         """Whether what arrives is another picture than there is."""
         moved = self.order != np.arange(len(self.order))
-        return bool(moved.any() or self.hidden.any() or self.painted or self.change)
+        return bool(moved.any() or self.hidden.any() or self.painted or self.change[0])
 
 
 class Rewirable(abc.ABC):
@@ -214,8 +211,10 @@ class Patches(Rewirable):
             ground,
             np.asarray(painted),
             np.asarray(controls.background == NOISE),
-            np.asarray(CHANGES.index(controls.modify), np.int32),
-            _changes_of(controls.seed, self.shape),
+            (
+                np.asarray(CHANGES.index(controls.modify), np.int32),
+                _drawn(controls.seed, self.shape),
+            ),
         )
 
     def arrive(self, key: Key, drawn: Patched, observation: Picture) -> Picture:
@@ -224,29 +223,23 @@ class Patches(Rewirable):
         noise = jax.random.bits(key, shown.shape, jnp.uint8)
         ground = jnp.where(drawn.noisy, noise, drawn.ground)
         shown = jnp.where(on_grass(shown) & drawn.painted, ground, shown)
-        shown = jax.lax.switch(drawn.change, self._changes(key, drawn.states), shown)
+        shown, _ = _CHANGE.apply(key, drawn.change, shown)
         patches = jnp.where(drawn.hidden[:, None, None, None], 0, to_patches(shown, PATCH))
         return from_patches(patches[drawn.order], height, width)
-
-    def _changes(self, key: Key, states: tuple[PyTree, ...]) -> list[Callable[[Picture], Picture]]:
-        """What each of `CHANGES` makes of a picture: compiled once, and only the one chosen runs."""
-
-        def change(name: str, state: PyTree) -> Callable[[Picture], Picture]:
-            return lambda picture: MODIFICATIONS[name].apply(key, state, picture)[0]
-
-        pairs = zip(CHANGES[1:], states, strict=True)
-        return [lambda picture: picture, *(change(name, state) for name, state in pairs)]
 
     def seats(self, drawn: Patched) -> tuple[int, ...]:
         del drawn
         return self.shape
 
 
+# Compiled once; the visitor chooses instead of chance
+_CHANGE = OneOf(tuple(MODIFICATIONS[name] if name else Identity() for name in CHANGES))
+
+
 @functools.lru_cache(maxsize=64)
-def _changes_of(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
-    """What the changes of pictures draw for the episode of a seed."""
-    key = jax.random.key(seed)
-    return tuple(MODIFICATIONS[name].init(key, shape) for name in CHANGES[1:])
+def _drawn(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
+    """What each of `CHANGES` draws for the episode of a seed."""
+    return tuple(part.init(jax.random.key(seed), shape) for part in _CHANGE.parts)
 
 
 def order_of(controls: Controls, turn: int, count: int) -> Int[np.ndarray, " count"]:

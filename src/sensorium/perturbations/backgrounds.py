@@ -47,6 +47,10 @@ def each_background(source: str) -> dict[str, str]:
     """
     if source == "scenes":
         return {name: name for name in SCENES}
+    if not Path(source).is_dir():
+        raise ConfigError(
+            f"There is no folder {source} of backgrounds; `scenes` are those drawn here."
+        )
     files = _files_in(source, _PICTURES | _VIDEOS)
     stems = [file.stem for file in files]
     return {file.stem if stems.count(file.stem) == 1 else file.name: str(file) for file in files}
@@ -79,10 +83,6 @@ def _frames_of(source: str, changed: int, height: int, width: int) -> Frames:
 
 
 def _files_in(folder: str, kinds: set[str]) -> list[Path]:
-    if not Path(folder).is_dir():
-        raise ConfigError(
-            f"There is no folder {folder} of backgrounds; `scenes` are those drawn here."
-        )
     found = sorted(file for file in Path(folder).iterdir() if file.suffix.lower() in kinds)
     if not found:
         raise ConfigError(

@@ -223,7 +223,7 @@ def _as_array(observation: Any) -> Any:
 def _up_to_one(array: Any) -> bool:
     """Whether these are fractions, as far as can be seen: not inside compiled code."""
     known = array.dtype.kind == "f" and not isinstance(array, jax.core.Tracer)
-    return known and bool(array.max() <= 1)
+    return known and bool(array.max(initial=0) <= 1)
 
 
 def check_sensors(senses: Senses, expected: int | None = None, why: str = "") -> int:

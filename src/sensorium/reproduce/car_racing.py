@@ -4,18 +4,18 @@ import os
 from pathlib import Path
 
 import jax
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from sensorium.perturbations import (
     MODIFICATIONS,
-    SCENES,
     Background,
     Identity,
     Perturbation,
     ShufflePatches,
     compose,
+    each_background,
 )
 from sensorium.policies import AttentionAgent, Policy, num_parameters
 from sensorium.reproduce.published import (
@@ -60,7 +60,7 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
             )
             rows += scores
             tables.append(table)
-    return rows, Group(*(table for table in tables if table is not None))
+    return rows, _together(*tables)
 
 
 def table_5(episodes: int, seed: int, out: Path) -> Result:
@@ -75,8 +75,7 @@ def table_5(episodes: int, seed: int, out: Path) -> Result:
     more, others = score_tables(
         fixed, THEIRS, plain, lambda name: AN_TABLE_5_OTHERS.get(name, {}), episodes, seed
     )
-    shown = tables, others, _left_out(*_SHUFFLED, *_UNSHUFFLED)
-    return rows + more, Group(*(part for part in shown if part is not None))
+    return rows + more, _together(tables, others, _left_out(*_SHUFFLED, *_UNSHUFFLED))
 
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
@@ -134,7 +133,7 @@ def aa_noise(episodes: int, seed: int, out: Path) -> Result:
     rows, tables = score_tables(
         agents, THEIRS, senses, lambda name: trained.get(name, AA_NOISE), episodes, seed
     )
-    return rows, Group(*(part for part in (tables, _left_out(*trained)) if part is not None))
+    return rows, _together(tables, _left_out(*trained))
 
 
 def nla_table_4(episodes: int, seed: int, out: Path) -> Result:
@@ -144,7 +143,7 @@ def nla_table_4(episodes: int, seed: int, out: Path) -> Result:
     agents = _all_of(("carracing_pi",), *forms)
     senses = (Identity(), ShufflePatches())
     rows, tables = score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed)
-    return rows, Group(*(part for part in (tables, _left_out(*forms)) if part is not None))
+    return rows, _together(tables, _left_out(*forms))
 
 
 def _left_out(*wanted: str) -> Text:
@@ -159,9 +158,12 @@ def _all_of(published: tuple[str, ...], *ours: str, needed: bool = True) -> dict
     return authors | present(*ours, needed=needed and not authors)
 
 
+def _together(*parts: RenderableType | None) -> Group:
+    """Those that there are, below one another."""
+    return Group(*(part for part in parts if part is not None))
+
+
 def _backgrounds() -> list[Perturbation]:
     """Those of the folder that SENSORIUM_BACKGROUNDS names, or else our own."""
-    folder = os.environ.get("SENSORIUM_BACKGROUNDS")
-    if folder is None:
-        return [Background(scene) for scene in SCENES]
-    return [Background(str(path)) for path in sorted(Path(folder).iterdir())]
+    source = os.environ.get("SENSORIUM_BACKGROUNDS", "scenes")
+    return [Background(each) for each in each_background(source).values()]
