@@ -229,6 +229,20 @@ def test_it_fits_and_can_be_read(browse, scheme, width, height):
     keep(page, f"cartpole-{scheme}-{width}")
 
 
+@pytest.mark.parametrize(("touch", "least"), [(True, 15), (False, 6)])
+def test_places_keep_a_size_that_can_be_hit(browse, touch, least):
+    size = {"width": 390, "height": 844} if touch else {"width": 1280, "height": 900}
+    page = browse("#noise=50&copies=3", viewport=size, has_touch=touch, is_mobile=touch)
+    until(page, "f.source.length === 65")
+    page.locator("#places button").nth(64).wait_for()
+    heights = page.evaluate(
+        "() => [...document.querySelectorAll('#places button')].map((each) => each.offsetHeight)"
+    )
+    assert len(heights) == 65
+    assert min(heights) >= least
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= size["width"]
+
+
 def contrast(page, one, other):
     """As the Web Content Accessibility Guidelines 2 define it."""
     colours = page.evaluate(

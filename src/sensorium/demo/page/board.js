@@ -71,6 +71,7 @@ export class Board {
       const pressed = cut === 0 ? "false" : cut === wires.length ? "true" : "mixed";
       row.firstChild.setAttribute("aria-pressed", pressed);
     });
+    this.places.parentElement.style.setProperty("--rows", this.wire.length);
     while (this.places.children.length > this.wire.length) this.places.lastChild.remove();
     while (this.places.children.length < this.wire.length) this.places.append(this.place());
     [...this.places.children].forEach((row, place) => {
