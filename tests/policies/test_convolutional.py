@@ -33,14 +33,13 @@ def test_it_has_the_papers_sizes():
     )
 
 
-def test_a_convolution_is_what_numpy_says():
-    layer = Convolution(2, 3, 3, 2, key=jax.random.key(0))
-    picture = np.random.default_rng(0).normal(size=(8, 9, 2)).astype(np.float32)
-    windows = np.lib.stride_tricks.sliding_window_view(picture, (3, 3), (0, 1))[::2, ::2]
-    expected = np.einsum("rsbij,abij->rsa", windows, layer.weight)
-    seen = layer(jnp.asarray(picture))
-    assert seen.shape == (3, 4, 3)
-    np.testing.assert_allclose(seen, expected, atol=1e-5)
+@pytest.mark.parametrize(("size", "stride"), [(3, 2), (3, 1), (4, 2), (8, 4)])
+def test_a_convolution_is_what_numpy_says(size, stride):
+    layer = Convolution(2, 3, size, stride, key=jax.random.key(0))
+    picture = np.random.default_rng(0).normal(size=(12, 15, 2)).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(picture, (size, size), (0, 1))
+    expected = np.einsum("rsbij,abij->rsa", windows[::stride, ::stride], layer.weight)
+    np.testing.assert_allclose(layer(jnp.asarray(picture)), expected, atol=1e-5)
 
 
 def test_actions_are_in_range_and_depend_on_where_things_are():
