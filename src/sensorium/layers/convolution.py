@@ -1,7 +1,5 @@
 """A convolution over a picture."""
 
-from functools import partial
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -34,13 +32,11 @@ class Convolution(eqx.Module):
 
     def __call__(self, picture: Float[Array, "H W inputs"]) -> Float[Array, "rows columns outputs"]:
         """Apply the layer to one picture."""
-        convolve = partial(_convolve, stride=self.stride)
-        product = partial(_as_product, stride=self.stride)
-        if self.weight.shape[-1] % self.stride:
-            product = convolve
         # On a CPU, XLA takes five times as long for the gradient of a convolution as for that of a product
-        convolved = jax.lax.platform_dependent(picture, self.weight, cpu=product, default=convolve)
-        return convolved + self.bias[None, None]
+        in_blocks = self.weight.shape[-1] % self.stride == 0
+        by_product = in_blocks and jax.default_backend() == "cpu"
+        convolve = _as_product if by_product else _convolve
+        return convolve(picture, self.weight, self.stride) + self.bias[None, None]
 
 
 def _convolve(picture: Array, weight: Array, stride: int) -> Array:
