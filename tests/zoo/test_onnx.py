@@ -167,8 +167,9 @@ def test_the_authors_agents_can_be_exported(name, tmp_path, reference):
     assert written.difference <= 1
 
 
-def test_an_agent_that_drives(tmp_path):
-    to_onnx.export(zoo.load("carracing-attention-agent"), tmp_path / "agent.onnx")
+@pytest.mark.parametrize("name", ["carracing-attention-agent", "carracing-cnn"])
+def test_an_agent_that_drives(name, tmp_path):
+    to_onnx.export(zoo.load(name), tmp_path / "agent.onnx")
     assert open_file(tmp_path / "agent.onnx").get_inputs()[0].shape == list(PICTURES)
 
 

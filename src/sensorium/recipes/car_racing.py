@@ -117,6 +117,9 @@ CONVOLUTIONAL = dataclasses.replace(
     name="carracing-cnn",
     summary="Convolutional agent (half as wide as that of Mnih et al. 2015), taught likewise.",
     policy=ConvolutionalConfig(channels=(16, 32, 32), hidden_sizes=(256,)),
+    trainer=dataclasses.replace(_PI_IMITATION, total_generations=40, teacher_generations=20),
+    generations=40,
+    test_episodes=32,
 )
 
 # NetRand is its random layer and a loss that pulls features of changed and plain pictures together. Imitation

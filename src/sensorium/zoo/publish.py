@@ -48,9 +48,10 @@ OF_PICTURES: tuple[Perturbation, ...] = (
     Identity(),
     *(Background(scene) for scene in SCENES),
     *MODIFICATIONS.values(),
+    ShufflePatches(),
 )
 """What every agent of pictures is scored under."""
-OF_PATCHES = (ShufflePatches(), ShufflePatches(every=25), ShufflePatches(every=100))
+OF_PATCHES = (ShufflePatches(every=25), ShufflePatches(every=100))
 """And those that do not mind the order of patches beyond that."""
 TWINS = {"CarRacing": "gym:CarRacing-v3"}
 """The world that another is a twin of, where agents are scored as well, unperturbed."""
