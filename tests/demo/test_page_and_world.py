@@ -78,7 +78,9 @@ def test_a_server_that_comes_back_is_found_again(serve, chromium):
 def test_racing_by_sight(browse, tmp_path):
     page = browse("#agent=carracing-attention-agent")
     until(page, "f.picture && f.looked")
-    assert "no feed-forward agent" in page.inner_text("#no-rival")
+    assert page.inner_text("#rival-name") == "carracing-cnn"
+    assert page.locator("#no-rival").is_hidden()
+    until(page, "f.rival.time > 20 && f.rival_body.length === 4")
     box = page.locator("#lead").bounding_box()
     page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.1)
     until(page, "s.hidden.length === 1 && f.hidden[s.hidden[0]] === 1")

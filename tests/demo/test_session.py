@@ -40,6 +40,19 @@ def test_a_shuffle_is_survived_by_the_agent_and_not_by_its_rival(sit):
     assert np.median(rival) < 200, gains
 
 
+def test_shuffled_patches_are_survived_by_the_agent_and_not_by_its_rival(sit):
+    """In CarRacing: a road in pieces, and the score of who hears the patches in any order."""
+    session = sit("carracing-pi", wiring=3, seed=2)
+    assert session.about()["rival"] == "carracing-cnn"
+    session.advance(400)
+    after = look(session)
+    assert after["lead"]["total"] > 300
+    assert after["rival"]["total"] < 150
+    own = sit("carracing-pi", seed=2)
+    own.advance(400)
+    assert look(own)["rival"]["total"] > 300
+
+
 def test_empty_places_are_as_if_they_were_not_there():
     """65 places of which 7 are taken give the code of 7 places."""
     policy = AttentionNeuronConfig().build(5, 1, jax.random.key(0))

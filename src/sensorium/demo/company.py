@@ -1,7 +1,7 @@
 """An agent and its rival, compiled once for all visitors.
 
-The rival is the feed-forward agent of the same world, driven by the same senses: it has as many inputs as the
-world has sensors, and takes the first so many places.
+The rival is the feed-forward agent of the same world, driven by the same senses. Of numbers it takes as many
+as the world has sensors, those in the first places; of pictures it sees all.
 """
 
 import threading
@@ -16,12 +16,16 @@ from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.demo.senses import Patches, Rewirable, Wires
 from sensorium.envs import CarRacingState, CartPoleState, Environment, World
 from sensorium.errors import ConfigError, did_you_mean
-from sensorium.policies import FeedForwardPolicy, Policy
+from sensorium.policies import ConvolutionalPolicy, FeedForwardPolicy, Policy
 from sensorium.rollout import make_world
 from sensorium.types import Action, Key, PyTree, Senses
 from sensorium.zoo import Agent, load
 
-RIVALS = {"CartPoleSwingUpHarder": "cartpole-fnn", "gym:AntBulletEnv-v0": "ant-fnn"}
+RIVALS = {
+    "CartPoleSwingUpHarder": "cartpole-fnn",
+    "gym:AntBulletEnv-v0": "ant-fnn",
+    "CarRacing": "carracing-cnn",
+}
 """The feed-forward agent of each world."""
 
 
@@ -191,18 +195,24 @@ class Company:
         self.name, self.agent = name, agent
         self.world: World = make_world(agent.recipe.env)
         self.wires = senses_of_world(agent.policy, self.world)
-        self.lead = self._performer(agent.policy, None)
+        self.lead = self._performer(agent.policy, self.wires)
         self.rival: str | None = None
         self.second: Performer | None = None
         rival = RIVALS.get(agent.recipe.env)
-        if rival is not None and not isinstance(agent.policy, FeedForwardPolicy):
+        if rival is not None and not isinstance(
+            agent.policy, FeedForwardPolicy | ConvolutionalPolicy
+        ):
             self.rival = rival
-            self.second = self._performer(load(rival).policy, _count(raw_senses(self.world)))
+            policy, shown = load(rival).policy, raw_senses(self.world)
+            if isinstance(shown, int):
+                self.second = self._performer(policy, self.wires, shown)
+            else:
+                self.second = self._performer(policy, senses_of_world(policy, self.world))
 
-    def _performer(self, policy: Policy, inputs: int | None) -> Performer:
+    def _performer(self, policy: Policy, senses: Rewirable, inputs: int | None = None) -> Performer:
         if isinstance(self.world, Environment):
-            return DevicePerformer(policy, self.wires, self.world, inputs)
-        return Performer(policy, self.wires, inputs)
+            return DevicePerformer(policy, senses, self.world, inputs)
+        return Performer(policy, senses, inputs)
 
 
 class Offer:
@@ -247,8 +257,3 @@ def senses_of_world(policy: Policy, world: World) -> Rewirable:
     if len(shown) == 3 and shown[2] == 3:
         return Patches(policy, shown)
     raise ConfigError(f"The demo shows numbers, and pictures in colour; not arrays of {shown}.")
-
-
-def _count(senses: Senses) -> int:
-    assert isinstance(senses, int)
-    return senses

@@ -186,10 +186,10 @@ class Session:
         arrays = {"body": lead.body}
         if isinstance(self._drawn, Wired):
             arrays |= self._numbers(lead)
-            if rival is not None:
-                arrays["rival_body"] = rival.body
         else:
             arrays |= self._picture(lead)
+        if rival is not None:
+            arrays["rival_body"] = rival.body
         if self._kind == "drawn" and (view := self._stage.view()) is not None:
             arrays["view"] = _shrunk(view)
         if lead.inside is not None:

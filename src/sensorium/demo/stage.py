@@ -88,6 +88,8 @@ class DeviceStage(Stage):
     def begin(self, seed: int, drawn: Any) -> None:
         self._key = jax.random.key(seed)
         self._players = [each.begin(self._key, drawn) for each in self._cast]
+        ground = self._players[0].ground  # the texture of a track has 21 MB
+        self._players = [player._replace(ground=ground) for player in self._players]
         self._look()
 
     def _look(self) -> None:

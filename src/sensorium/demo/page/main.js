@@ -6,7 +6,7 @@ import { Line } from "./line.js";
 import { PLAIN, fromFragment, toFragment } from "./link.js";
 import { CodeHistory, wiring } from "./senses.js";
 import { hide, mark, paint } from "./sight.js";
-import { ant, cartpole, road } from "./world.js";
+import { ant, cartpole, map, road } from "./world.js";
 
 const $ = (id) => document.getElementById(id);
 const LARGEST_FILE = 4 * 2 ** 20;
@@ -101,7 +101,7 @@ function begin(next) {
 }
 
 function whyNoRival() {
-  if (about.kind === "picture") return "There is no feed-forward agent that sees pictures to compare with.";
+  if (about.looks === "everywhere") return "This agent knows each pixel by its place: shuffle the patches, and see.";
   return about.any_number === false ? "This agent knows its inputs by their places: shuffle them, and see." : "";
 }
 
@@ -113,7 +113,7 @@ const LOOKS = {
 
 function note() {
   if (about.kind === "picture") {
-    return LOOKS[about.looks];
+    return LOOKS[about.looks] + (about.rival ? ` ${about.rival} knows every pixel by its place.` : "");
   }
   return about.rival
     ? `The agent does not know which wire is which. ${about.rival} does: it takes the first ${about.sensors.length} places.`
@@ -190,7 +190,10 @@ function draw() {
     ant($("lead"), frame.body, false);
     if (frame.rival_body) ant($("rival"), frame.rival_body, true);
   } else if (about.kind === "road") road($("lead"), frame.body, line);
-  else if (about.kind === "picture") drawSight();
+  else if (about.kind === "picture") {
+    drawSight();
+    if (frame.rival_body) map($("rival"), line, frame.body, frame.rival_body);
+  }
   else if (frame.view) paint($("lead"), frame.view, 1);
   if (frame.wire && state) {
     wiring($("wiring"), frame, about.sensors, state.cut);

@@ -166,3 +166,40 @@ export function road(canvas, body, line) {
   box(0, 0, 1.7, 4.6, 0, colour("pole"));
   pen.restore();
 }
+
+// The whole road from above with both cars, the rival's in front: where who has lost it has got to
+export function map(canvas, line, body, rival) {
+  const { pen, width, height } = open(canvas);
+  if (!line.length) return;
+  const [left, right] = ends(line.map(([x]) => x)), [low, high] = ends(line.map(([, y]) => y));
+  const scale = Math.min(width / (right - left), height / (high - low));
+  const place = (x, y) => [
+    width / 2 + (x - (left + right) / 2) * scale, height / 2 - (y - (low + high) / 2) * scale,
+  ];
+  pen.lineJoin = "round";
+  for (const [name, wide] of [["line", 9], ["faint", 6]]) {
+    pen.strokeStyle = colour(name);
+    pen.lineWidth = wide;
+    pen.beginPath();
+    for (const [x, y] of line) pen.lineTo(...place(x, y));
+    pen.closePath();
+    pen.stroke();
+  }
+  for (const [name, [x, y, angle]] of [["pole", body], ["ghost", rival]]) {
+    const [across, down] = place(x, y);
+    pen.save();
+    pen.translate(Math.min(Math.max(across, 8), width - 8), Math.min(Math.max(down, 8), height - 8));
+    pen.rotate(-angle);
+    pen.fillStyle = colour(name);
+    pen.beginPath();
+    for (const [dx, dy] of [[0, -8], [5.5, 6], [0, 3], [-5.5, 6]]) pen.lineTo(dx, dy);
+    pen.closePath();
+    pen.fill();
+    pen.restore();
+  }
+}
+
+// The least and the most, with room for a car beyond
+function ends(values) {
+  return [Math.min(...values) - 25, Math.max(...values) + 25];
+}
