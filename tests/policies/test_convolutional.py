@@ -39,7 +39,9 @@ def test_a_convolution_is_what_numpy_says(size, stride):
     picture = np.random.default_rng(0).normal(size=(12, 15, 2)).astype(np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(picture, (size, size), (0, 1))
     expected = np.einsum("rsbij,abij->rsa", windows[::stride, ::stride], layer.weight)
-    np.testing.assert_allclose(layer(jnp.asarray(picture)), expected, atol=1e-5)
+    seen = layer(jnp.asarray(picture))
+    assert seen.shape == expected.shape
+    np.testing.assert_allclose(seen, expected, atol=1e-5)
 
 
 def test_actions_are_in_range_and_depend_on_where_things_are():

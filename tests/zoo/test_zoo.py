@@ -22,7 +22,12 @@ def test_every_agent_has_a_card_that_fits(name):
     assert card["training_seconds"] > 0
     assert isinstance(card["seed"], int)
     # These cards are owed the other half of their episodes
-    halved = name.startswith("carracing-") and name != "carracing-teacher"
+    halved = name in (
+        "carracing-attention-agent",
+        "carracing-cnn",
+        "carracing-pi",
+        "carracing-pi-backgrounds",
+    )
     episodes = 50 if halved else usual_episodes(agent.recipe.env)
     for scores in card["scores"].values():
         assert len(scores["returns"]) == card["evaluation"]["episodes"] == episodes

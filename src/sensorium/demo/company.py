@@ -112,9 +112,21 @@ class DevicePerformer(Performer):
         """Set up, as `Performer`."""
         super().__init__(policy, senses, inputs)
         self.world = world
-        self.begin = jax.jit(self._begin)
+        self._fresh = jax.jit(self._hear_nothing)
         self.report = jax.jit(self._report)
         self._going_on = jax.jit(self._go_on, static_argnames="copies")
+
+    def begin(self, key: Key, drawn: Any) -> Player:
+        """The start that a key gives."""
+        observation, state = self.world.reset(key)
+        no = jnp.zeros((), bool)
+        carry, inside = self._fresh(drawn, observation)
+        return Player(*_apart(state), observation, carry, inside, jnp.zeros(()), no, no)
+
+    def join(self, player: Player, drawn: Any) -> Player:
+        """Where another stands, for this agent, which has heard nothing."""
+        carry, inside = self._fresh(drawn, player.observation)
+        return player._replace(carry=carry, inside=inside)
 
     def advance(
         self, player: Player, key: Key, drawn: Any, count: int, copies: int
@@ -124,16 +136,13 @@ class DevicePerformer(Performer):
         after, report = self._going_on(player, key, drawn, np.int32(count), copies=copies)
         return after._replace(ground=player.ground), report
 
-    def _begin(self, key: Key, drawn: Any) -> Player:
-        """The start that a key gives."""
-        observation, state = self.world.reset_env(key, self.world.default_params)
+    def _hear_nothing(self, drawn: Any, observation: Any) -> tuple[PyTree, Inside]:
+        """The memory of an agent that has heard nothing, and what happened in it: nothing."""
         carry = self.blank(drawn)
         shapes = jax.eval_shape(
             lambda: self._hear(jax.random.key(0), drawn, observation, carry, 1)[0]
         )
-        inside = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
-        no = jnp.zeros((), bool)
-        return Player(*_apart(state), observation, carry, inside, jnp.zeros(()), no, no)
+        return carry, jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
 
     def _report(self, player: Player) -> Array:
         numbers = (player.total, self.world.time(player.state), player.ended, player.failed)
@@ -194,8 +203,8 @@ class Company:
         """Set up; ConfigError if the agent's world cannot be shown."""
         self.name, self.agent = name, agent
         self.world: World = make_world(agent.recipe.env)
-        self.wires = senses_of_world(agent.policy, self.world)
-        self.lead = self._performer(agent.policy, self.wires)
+        self.lead = self._performer(agent.policy)
+        self.wires = self.lead.senses
         self.rival: str | None = None
         self.second: Performer | None = None
         rival = RIVALS.get(agent.recipe.env)
@@ -203,13 +212,12 @@ class Company:
             agent.policy, FeedForwardPolicy | ConvolutionalPolicy
         ):
             self.rival = rival
-            policy, shown = load(rival).policy, raw_senses(self.world)
-            if isinstance(shown, int):
-                self.second = self._performer(policy, self.wires, shown)
-            else:
-                self.second = self._performer(policy, senses_of_world(policy, self.world))
+            shown = raw_senses(self.world)
+            inputs = shown if isinstance(shown, int) else None
+            self.second = self._performer(load(rival).policy, inputs)
 
-    def _performer(self, policy: Policy, senses: Rewirable, inputs: int | None = None) -> Performer:
+    def _performer(self, policy: Policy, inputs: int | None = None) -> Performer:
+        senses = senses_of_world(policy, self.world)
         if isinstance(self.world, Environment):
             return DevicePerformer(policy, senses, self.world, inputs)
         return Performer(policy, senses, inputs)

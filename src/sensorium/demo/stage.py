@@ -87,9 +87,9 @@ class DeviceStage(Stage):
 
     def begin(self, seed: int, drawn: Any) -> None:
         self._key = jax.random.key(seed)
-        self._players = [each.begin(self._key, drawn) for each in self._cast]
-        ground = self._players[0].ground  # the texture of a track has 21 MB
-        self._players = [player._replace(ground=ground) for player in self._players]
+        lead, *others = self._cast
+        first = lead.begin(self._key, drawn)
+        self._players = [first, *(other.join(first, drawn) for other in others)]
         self._look()
 
     def _look(self) -> None:
@@ -97,8 +97,8 @@ class DeviceStage(Stage):
         self._reports = [Report.of(each.report(player)) for each, player in pairs]
 
     def rewire(self, drawn: Any) -> None:
-        fresh = self._cast[0].begin(self._key, drawn)
         first = self._players[0]
+        fresh = self._cast[0].join(first, drawn)
         kept = keep_memory(first.carry, fresh.carry)
         self._players[0] = first._replace(carry=kept, inside=fresh.inside)
         if len(self._players) > 1:

@@ -193,8 +193,7 @@ function draw() {
   else if (about.kind === "picture") {
     drawSight();
     if (frame.rival_body) map($("rival"), line, frame.body, frame.rival_body);
-  }
-  else if (frame.view) paint($("lead"), frame.view, 1);
+  } else if (frame.view) paint($("lead"), frame.view, 1);
   if (frame.wire && state) {
     wiring($("wiring"), frame, about.sensors, state.cut);
     board.show(frame.wire, state.cut);

@@ -137,15 +137,7 @@ export function road(canvas, body, line) {
   pen.scale(scale, -scale);
   pen.rotate(-angle);
   pen.translate(-x, -y);
-  pen.lineJoin = "round";
-  for (const [name, wide] of [["line", 14], ["faint", 12.6]]) {
-    pen.strokeStyle = colour(name);
-    pen.lineWidth = wide;
-    pen.beginPath();
-    line.forEach((point, index) => (index ? pen.lineTo(...point) : pen.moveTo(...point)));
-    pen.closePath();
-    pen.stroke();
-  }
+  lay(pen, line, 14, 12.6);
   pen.restore();
   pen.save();
   pen.translate(width / 2, height * 0.72);
@@ -176,15 +168,11 @@ export function map(canvas, line, body, rival) {
   const place = (x, y) => [
     width / 2 + (x - (left + right) / 2) * scale, height / 2 - (y - (low + high) / 2) * scale,
   ];
-  pen.lineJoin = "round";
-  for (const [name, wide] of [["line", 9], ["faint", 6]]) {
-    pen.strokeStyle = colour(name);
-    pen.lineWidth = wide;
-    pen.beginPath();
-    for (const [x, y] of line) pen.lineTo(...place(x, y));
-    pen.closePath();
-    pen.stroke();
-  }
+  pen.save();
+  pen.translate(...place(0, 0));
+  pen.scale(scale, -scale);
+  lay(pen, line, 9 / scale, 6 / scale);
+  pen.restore();
   for (const [name, [x, y, angle]] of [["pole", body], ["ghost", rival]]) {
     const [across, down] = place(x, y);
     pen.save();
@@ -196,6 +184,19 @@ export function map(canvas, line, body, rival) {
     pen.closePath();
     pen.fill();
     pen.restore();
+  }
+}
+
+// A road of metres, and its edge: widths are in them too
+function lay(pen, line, wide, inner) {
+  pen.lineJoin = "round";
+  for (const [name, width] of [["line", wide], ["faint", inner]]) {
+    pen.strokeStyle = colour(name);
+    pen.lineWidth = width;
+    pen.beginPath();
+    line.forEach((point, index) => (index ? pen.lineTo(...point) : pen.moveTo(...point)));
+    pen.closePath();
+    pen.stroke();
   }
 }
 
