@@ -20,7 +20,7 @@ from sensorium.layers.blockwise import sum_over_blocks
 from sensorium.layers.linear import Linear
 from sensorium.types import Key, Picture
 
-ROWS_AT_A_TIME: int | None = 64  # of the attention matrix at a time, which then stays in the cache
+ROWS_AT_A_TIME: int | None = 32  # of the attention matrix at a time, which then stays in the cache
 
 
 class PatchVotes(eqx.Module):
@@ -131,18 +131,21 @@ def votes(
 
     def ask(block: Float[Array, "D rows"]) -> tuple[Array, tuple[()]]:
         weights, total = _softmax(block, keys)
-        return (1 / total) @ weights, ()
+        return weights @ (1 / total), ()
 
     return sum_over_blocks(ask, queries.T, ROWS_AT_A_TIME)[0]
 
 
 def _softmax(
     block: Float[Array, "D rows"], keys: Float[Array, "patches D"]
-) -> tuple[Float[Array, "rows patches"], Float[Array, " rows"]]:
-    """Rows of the softmax, and what they are to be divided by."""
-    scores = block.T @ keys.T
-    weights = jnp.exp(scores - jnp.max(scores, -1, keepdims=True))
-    return weights, jnp.sum(weights, -1)
+) -> tuple[Float[Array, "patches rows"], Float[Array, " rows"]]:
+    """Rows of the softmax, each down a column, and what they are to be divided by.
+
+    Down a column, as a CPU takes the largest of many rows side by side faster than along one.
+    """
+    scores = keys @ block
+    weights = jnp.exp(scores - jnp.max(scores, 0))
+    return weights, jnp.sum(weights, 0)
 
 
 def _votes_forth(queries: Array, keys: Array) -> tuple[Array, tuple[Array, Array]]:
@@ -157,10 +160,10 @@ def _votes_back(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Arra
 
     def answer(block: Float[Array, "D rows"]) -> tuple[Array, Array]:
         weights, total = _softmax(block, keys)
-        shares = weights / total[:, None]
-        mean, weighted, plain = jnp.split(shares @ columns, [1, 1 + width], -1)
+        shares = weights / total
+        mean, weighted, plain = jnp.split(shares.T @ columns, [1, 1 + width], -1)
         asked = block.T
-        both = shares.T @ jnp.concatenate([asked, mean * asked], 1)
+        both = shares @ jnp.concatenate([asked, mean * asked], 1)
         to_keys = gradient[:, None] * both[:, :width] - both[:, width:]
         return to_keys, (weighted - mean * plain).T
 
