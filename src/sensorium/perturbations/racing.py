@@ -124,17 +124,12 @@ class Colour(PicturePerturbation):
         """Add it, in parts where a pixel is partly road and partly grass."""
         del key
         picture = observation.astype(jnp.float32)
-        green = picture[..., 1]
-        knots = jnp.array([105.0, 202.0, 228.0])
-        nothing = jnp.zeros(3)
         road, grass = state
-        added = jnp.stack(
-            [
-                jnp.interp(green, knots, jnp.stack([road[i], grass[i], nothing[i]]))
-                for i in range(3)
-            ],
-            -1,
-        )
+        green = picture[..., 1, None]
+        # All of the road's up to 105, all of the grass's at 202, nothing from 228 on, and lines between
+        to_grass = jnp.clip((green - 105) / (202 - 105), 0, 1)
+        to_light = jnp.clip((green - 202) / (228 - 202), 0, 1)
+        added = road + to_grass * (grass - road) - to_light * grass
         shifted = jnp.clip(jnp.round(picture + added), 0, 255)
         return jnp.where(_on_ground(picture), shifted, picture).astype(observation.dtype), state
 
