@@ -16,7 +16,7 @@ from sensorium.policies import AttentionNeuronConfig, to_vector
 from sensorium.recipes import Recipe
 from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.training import EvolutionConfig, RecurrentPpoConfig
-from sensorium.training.recurrent_ppo import advantage_estimates
+from sensorium.training.policy_gradient import advantage_estimates
 
 WALK = "gym:tests.host_worlds:Walk-v0"
 AGENT = AttentionNeuronConfig(num_queries=4, message_size=4, controller_sizes=(8,))

@@ -25,6 +25,7 @@ from sensorium.policies.policy import Policy as Policy
 from sensorium.policies.policy import Trace as Trace
 from sensorium.policies.policy import as_population as as_population
 from sensorium.policies.policy import check_policy as check_policy
+from sensorium.policies.seeing import SeeingPolicy as SeeingPolicy
 from sensorium.policies.sensory import AttentionNeuronConfig as AttentionNeuronConfig
 from sensorium.policies.sensory import DeepSetsConfig as DeepSetsConfig
 from sensorium.policies.sensory import SensoryCarry as SensoryCarry

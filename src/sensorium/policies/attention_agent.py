@@ -13,16 +13,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError, ObservationError
 from sensorium.layers import LSTM, Linear, PatchVotes
 from sensorium.layers.lstm import Memory
 from sensorium.layers.top_places import top_places
-from sensorium.policies.policy import Policy, Trace, check_picture
-from sensorium.types import Action, Key, Picture, Senses
+from sensorium.policies.policy import Trace, check_picture
+from sensorium.policies.seeing import SeeingPolicy
+from sensorium.types import Key, Picture, Senses
 
 
-class AttentionAgent(Policy):
+class AttentionAgent(SeeingPolicy):
     """Votes, the best K places, an LSTM and a linear layer with tanh."""
 
     look: PatchVotes
@@ -81,14 +83,22 @@ class AttentionAgent(Policy):
         """Those whose places it is told."""
         return self.top
 
-    def step(self, observation: Picture, carry: Memory) -> tuple[Action, Memory, Trace]:
-        """Look, remember, act."""
+    def see(
+        self, observation: Picture, carry: Memory
+    ) -> tuple[Float[Array, " features"], Memory, Trace]:
+        """The places with most votes, the best first."""
         height, width = observation.shape[:2]
         votes = self.look(observation)
         sides = jnp.array([height, width], jnp.float32)
         places = top_places(votes, self.look.centres(height, width) / sides, self.top)
-        memory = self.lstm(places.reshape(-1), carry)
-        return jnp.tanh(self.output(memory.hidden)), memory, Trace(attention=votes[None])
+        return places.reshape(-1), carry, Trace(attention=votes[None])
+
+    def control(
+        self, seen: Float[Array, " features"], carry: Memory
+    ) -> tuple[Float[Array, " A"], Memory]:
+        """Remember them, act."""
+        memory = self.lstm(seen, carry)
+        return self.output(memory.hidden), memory
 
 
 @dataclasses.dataclass(frozen=True)

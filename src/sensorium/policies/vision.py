@@ -23,7 +23,8 @@ from sensorium.layers.lstm import Memory
 from sensorium.layers.patch_votes import votes
 from sensorium.layers.top_places import top_places
 from sensorium.layers.vision_attention import grid
-from sensorium.policies.policy import Policy, Trace, check_picture
+from sensorium.policies.policy import Trace, check_picture
+from sensorium.policies.seeing import SeeingPolicy
 from sensorium.types import Action, Key, Picture, Scalar, Senses
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
@@ -77,7 +78,7 @@ class WholeReader(eqx.Module):
         return jnp.tanh(self.layer(code.reshape(-1)))
 
 
-class VisionPolicy(Policy):
+class VisionPolicy(SeeingPolicy):
     """The layer, a reader of its code, an LSTM and a linear layer with tanh."""
 
     layer: VisionAttentionNeuron
@@ -121,27 +122,35 @@ class VisionPolicy(Policy):
         height, width = carry.frames.shape[1:]
         return check_picture(observation, (height, width, channels))
 
-    def step(self, observation: Picture, carry: VisionCarry) -> tuple[Action, VisionCarry, Trace]:
-        """Look, remember, act."""
+    def see(
+        self, observation: Picture, carry: VisionCarry
+    ) -> tuple[Float[Array, "M D"], VisionCarry, Trace]:
+        """A new code."""
         picture = observation.astype(jnp.float32)
         # Whole numbers, as the authors' agents saw them
         grey = jnp.floor(picture @ _LUMA) if picture.shape[-1] == 3 else picture[..., 0]
         frames = jnp.where(carry.fresh, grey, jnp.concatenate([carry.frames[1:], grey[None]]))
-        return self.act(frames, carry._replace(fresh=jnp.zeros((), bool)))
+        return self.look_at(frames, carry._replace(fresh=jnp.zeros((), bool)))
 
-    def act(
+    def look_at(
         self, frames: Float[Array, "F H W"], carry: VisionCarry
-    ) -> tuple[Action, VisionCarry, Trace]:
-        """A step from frames that are already grey and stacked, 0 to 255."""
+    ) -> tuple[Float[Array, "M D"], VisionCarry, Trace]:
+        """A new code from frames that are already grey and stacked, 0 to 255."""
         new, attention = self.layer(frames / 255, carry.action)
-        code = (1 - carry.kept) * new + carry.kept * carry.code
+        return new, carry._replace(frames=frames), Trace(attention=attention)
+
+    def control(
+        self, seen: Float[Array, "M D"], carry: VisionCarry
+    ) -> tuple[Float[Array, " A"], VisionCarry]:
+        """Mix it with the old code, read, remember, act."""
+        code = (1 - carry.kept) * seen + carry.kept * carry.code
         memory = self.lstm(self.reader(code), carry.memory)
-        action = jnp.tanh(self.output(memory.hidden))
+        sums = self.output(memory.hidden)
+        action = jnp.tanh(sums)
         first, second = self.keep
         hidden = jnp.tanh(first(jnp.concatenate([memory.hidden, action])))
         kept = jax.nn.sigmoid(second(hidden)[0])
-        carry = VisionCarry(frames, carry.fresh, action, code, kept, memory)
-        return action, carry, Trace(attention=attention)
+        return sums, carry._replace(action=action, code=code, kept=kept, memory=memory)
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
         """Those that its layer hears, side by side."""

@@ -47,6 +47,7 @@ from sensorium.policies import (
 from sensorium.rollout import Engine, make_world
 from sensorium.training import (
     CloningConfig,
+    ControllerPpoConfig,
     EvolutionConfig,
     ImitationConfig,
     PpoConfig,
@@ -71,6 +72,7 @@ class Recipe:
     """The agent."""
     trainer: (
         CloningConfig
+        | ControllerPpoConfig
         | EvolutionConfig
         | ImitationConfig
         | PpoConfig
@@ -207,6 +209,7 @@ _PARTS: dict[str, type] = {
         FeedForwardConfig,
         ConvolutionalConfig,
         CloningConfig,
+        ControllerPpoConfig,
         EvolutionConfig,
         ImitationConfig,
         PpoConfig,

@@ -2,6 +2,8 @@
 
 from sensorium.training.cloning import Cloning as Cloning
 from sensorium.training.cloning import CloningConfig as CloningConfig
+from sensorium.training.controller_ppo import ControllerPpo as ControllerPpo
+from sensorium.training.controller_ppo import ControllerPpoConfig as ControllerPpoConfig
 from sensorium.training.evolution import Evolution as Evolution
 from sensorium.training.evolution import EvolutionConfig as EvolutionConfig
 from sensorium.training.imitation import ImitationConfig as ImitationConfig

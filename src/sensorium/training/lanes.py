@@ -14,6 +14,7 @@ from sensorium.errors import WorldError
 from sensorium.layers import Linear
 from sensorium.policies import Policy
 from sensorium.rollout.acting import restarted
+from sensorium.training.policy_gradient import log_probability
 from sensorium.types import Key, Keys, PyTree, Scalar
 
 _ATTEMPTS = 3  # losses of workers before any episode ends
@@ -232,11 +233,3 @@ def _blank(student: Student, world: HostWorld, keys: Keys) -> Memories:
         return Memories(student.policy.initial_carry(world.num_sensors), senses)
 
     return jax.vmap(lane, out_axes=-1)(keys)
-
-
-def log_probability(
-    drawn: Float[Array, "A R"], mean: Float[Array, "A R"], exploration: Scalar
-) -> Float[Array, " R"]:
-    """Of Gaussian actions, but for a constant."""
-    away = (drawn - mean) * jnp.exp(-exploration)
-    return -jnp.sum(0.5 * away**2 + exploration, axis=0)

@@ -34,6 +34,10 @@ from sensorium.training.lanes import (
     Outcome,
     RewardScale,
     Student,
+)
+from sensorium.training.policy_gradient import (
+    advantage_estimates,
+    clipped_objective,
     log_probability,
 )
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
@@ -280,44 +284,9 @@ class RecurrentPpo(Trainer):
 
         _, (now, identity) = jax.lax.scan(step, before.carry, moments)
         log_ratio = now - moments.log_probability
-        ratio, reach = jnp.exp(log_ratio), self.config.clip_range
-        clipped = jnp.clip(ratio, 1 - reach, 1 + reach)
-        loss = -jnp.mean(jnp.minimum(ratio * advantages, clipped * advantages))
-        figures = {
-            "divergence": jnp.mean(ratio - 1 - log_ratio),
-            "clipped": jnp.mean(jnp.abs(ratio - 1) > reach),
-            "identity": jnp.mean(identity),
-        }
-        return loss + self.config.identity_weight * jnp.mean(identity), figures
-
-
-def advantage_estimates(
-    rewards: Float[Array, "T R"],
-    values: Float[Array, "T R"],
-    next_values: Float[Array, "T R"],
-    done: Bool[Array, "T R"],
-    discount: float,
-    trace_decay: float,
-) -> Float[Array, "T R"]:
-    """Generalised advantage estimation (Schulman et al. 2016, eq. 16).
-
-    Args:
-        rewards: Of each step.
-        values: Of the states before each step.
-        next_values: Of the states after it, zero where the world terminated.
-        done: Whether the episode ended there, for whatever reason.
-        discount: γ.
-        trace_decay: λ.
-    """
-
-    def back(later: Array, now: tuple) -> tuple[Array, Array]:
-        surprise, done = now
-        advantage = surprise + discount * trace_decay * jnp.where(done, 0.0, later)
-        return advantage, advantage
-
-    surprises = rewards + discount * next_values - values
-    start = jnp.zeros(rewards.shape[1])
-    return jax.lax.scan(back, start, (surprises, done), reverse=True)[1]
+        gained, divergence = clipped_objective(log_ratio, advantages, self.config.clip_range)
+        figures = {"divergence": jnp.mean(divergence), "identity": jnp.mean(identity)}
+        return -jnp.mean(gained) + self.config.identity_weight * jnp.mean(identity), figures
 
 
 def _values(critic: Critic, observations: Float[Array, "T N R"]) -> Float[Array, "T R"]:

@@ -1,0 +1,151 @@
+"""PPO of controllers: what an agent does with what it sees is learned, how it sees is not."""
+
+import dataclasses
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sensorium.envs import CarRacing, Environment, make
+from sensorium.errors import ConfigError
+from sensorium.policies import (
+    AttentionAgentConfig,
+    FeedForwardConfig,
+    Reading,
+    VisionAttentionNeuronConfig,
+)
+from sensorium.rollout import DeviceEngine
+from sensorium.training import ControllerPpoConfig
+
+
+class Spot(NamedTuple):
+    """Where a bright spot is, and since when."""
+
+    left: jax.Array
+    time: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class SpotWorld(Environment):
+    """A dark picture with a bright spot on one side; to point at it pays, to brake costs."""
+
+    id = "Spot"
+    observation_shape: ClassVar[tuple[int, ...]] = (24, 24, 3)
+    num_actions = 2
+    num_sensors = 0
+    sensor_names: ClassVar[tuple[str, ...]] = ()
+    max_steps = 20
+    solved_return = 10.0
+    default_params = None
+
+    def reset_env(self, key, params):
+        """Draw a side."""
+        state = Spot(jax.random.bernoulli(key), jnp.zeros((), jnp.int32))
+        return self.observe(state), state
+
+    def step_env(self, key, state, action, params):
+        """Pay; half way the spot may change sides."""
+        reward = action[0] * jnp.where(state.left, -1.0, 1.0) - 0.1 * action[1]
+        left = jnp.where(state.time == 9, jax.random.bernoulli(key), state.left)
+        state = Spot(left, state.time + 1)
+        return self.observe(state), state, reward, jnp.zeros((), bool), {}
+
+    def observe(self, state):
+        """The picture."""
+        bright = jnp.full((7, 7, 3), 255, jnp.uint8)
+        column = jnp.where(state.left, 0, 17)
+        return jax.lax.dynamic_update_slice(
+            jnp.zeros((24, 24, 3), jnp.uint8), bright, (8, column, 0)
+        )
+
+    def critic_features(self, state):
+        """Which side, and how long it will be sure."""
+        return jnp.stack([state.left, state.time / 20])
+
+
+WORLD = SpotWorld()
+EYES = AttentionAgentConfig(top=4, hidden_size=8)
+CONFIG = ControllerPpoConfig(
+    rollouts=16,
+    window=5,
+    windows=8,
+    total_windows=400,
+    critic_windows=2,
+    learning_rate=1e-2,
+    exploration=0.5,
+    last_exploration=0.2,
+    hold_exploration=1,
+    reward_scale=0.3,
+)
+
+
+def learn(config=CONFIG, agent=EYES, generations=1, world=WORLD):
+    def draw(key):
+        return agent.build(world.senses, world.num_actions, key)
+
+    trainer = config.build(draw, DeviceEngine(world))
+    states, metrics = [trainer.init(jax.random.key(0))], []
+    for _ in range(generations):
+        state, figures = trainer.step(states[-1])
+        states.append(state)
+        metrics.append(figures)
+    return trainer, states, metrics
+
+
+def flat(tree):
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def test_the_controller_learns_where_to_point():
+    _, _, metrics = learn(generations=12)
+    before, after = (
+        np.mean([float(each.mean) for each in part]) for part in (metrics[:2], metrics[-2:])
+    )
+    assert after > before + 5, (before, after)  # 22 is the most
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        EYES,
+        VisionAttentionNeuronConfig(num_queries=7, patch_size=4, reading=Reading.WHOLE),
+    ],
+)
+def test_the_eyes_stay_as_they_are(agent):
+    _, (start, end), _ = learn(agent=agent)
+    eyes, lstm = ("look" if agent is EYES else "layer"), "lstm"
+    for old, new in ((start.policy, end.policy), (start.mean, end.mean)):
+        np.testing.assert_allclose(flat(getattr(new, eyes)), flat(getattr(old, eyes)), atol=1e-6)
+        assert not np.allclose(flat(getattr(new, lstm)), flat(getattr(old, lstm)))
+
+
+def test_only_the_critic_learns_at_first():
+    _, (start, end), _ = learn(dataclasses.replace(CONFIG, critic_windows=8))
+    np.testing.assert_array_equal(flat(end.policy), flat(start.policy))
+    assert not np.allclose(flat(end.critic), flat(start.critic))
+
+
+def test_a_generation_is_the_same_each_time():
+    (_, first, _), (_, second, _) = learn(generations=2), learn(generations=2)
+    np.testing.assert_array_equal(flat(first[-1].policy), flat(second[-1].policy))
+
+
+def test_it_drives():
+    config = ControllerPpoConfig(rollouts=2, window=500, windows=3, groups=1, epochs=1)
+    _, (_, end), (metrics,) = learn(config, AttentionAgentConfig(), 1, CarRacing().for_training())
+    assert int(end.windows) == 3
+    assert np.isfinite(float(metrics.mean))
+    assert np.isfinite(flat(end.policy)).all()
+
+
+def test_settings_that_do_not_fit():
+    with pytest.raises(ConfigError, match="windows of 7"):
+        learn(dataclasses.replace(CONFIG, window=7))
+    with pytest.raises(ConfigError, match="18 episodes do not divide into 4 cohorts"):
+        learn(dataclasses.replace(CONFIG, rollouts=18))
+    with pytest.raises(ConfigError, match="16 episodes do not divide into 3 groups"):
+        learn(dataclasses.replace(CONFIG, groups=3))
+    with pytest.raises(ConfigError, match="eyes and a controller"):
+        learn(agent=FeedForwardConfig(()), world=make("CarRacingRoad"))
