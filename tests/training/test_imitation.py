@@ -111,7 +111,7 @@ def test_settings_that_do_not_fit_get_one_sentence(tmp_path):
 
 
 def test_a_recipes_teacher_must_fit_its_world(tmp_path):
-    recipe = find("carracing-attention-agent")
+    recipe = find("carracing-attention-agent-clone")
 
     def taught_by(policy):
         path = tmp_path / "teacher.safetensors"

@@ -21,7 +21,13 @@ from sensorium.policies import (
     VisionAttentionNeuronConfig,
 )
 from sensorium.recipes.recipe import Recipe
-from sensorium.training import EvolutionConfig, ImitationConfig, PpoConfig, StrategyConfig
+from sensorium.training import (
+    ControllerPpoConfig,
+    EvolutionConfig,
+    ImitationConfig,
+    PpoConfig,
+    StrategyConfig,
+)
 
 TEACHER = Recipe(
     name="carracing-teacher",
@@ -50,7 +56,7 @@ _IMITATION = ImitationConfig(
 )
 
 STUDENT = Recipe(
-    name="carracing-attention-agent",
+    name="carracing-attention-agent-clone",
     summary="AttentionAgent (3,667 parameters), taught by a driver who knows the road.",
     policy=AttentionAgentConfig(),
     trainer=_IMITATION,
@@ -61,6 +67,17 @@ STUDENT = Recipe(
     checkpoint_every=1,
     test_every=10,
     test_episodes=16,
+)
+
+DRIVER = dataclasses.replace(
+    STUDENT,
+    name="carracing-attention-agent",
+    summary="AttentionAgent (3,667 parameters), taught, and then driving for the reward by PPO.",
+    trainer=ControllerPpoConfig(),
+    start="carracing-attention-agent-clone",
+    generations=6,
+    test_every=2,
+    test_episodes=64,
 )
 
 # The paper's agent, places of a code of 1,024, would learn for days; this one reads a small code
@@ -161,6 +178,7 @@ PPO = Recipe(
 RECIPES = (
     TEACHER,
     STUDENT,
+    DRIVER,
     PI_STUDENT,
     PI_OF_BACKGROUNDS,
     *NLA_STUDENTS,
