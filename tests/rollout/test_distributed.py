@@ -25,23 +25,37 @@ RUN = (
 )
 
 
-def start(*arguments, devices=1):
-    environment = os.environ | {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "sensorium", *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+@pytest.fixture(scope="module")
+def start():
+    """A function that starts `sensorium ...` in a process; none of them outlives the tests."""
+    started = []
+
+    def start(*arguments, devices=1):
+        environment = os.environ | {
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "sensorium", *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        with process:  # closes its pipe, waits for it
+            process.kill()
 
 
 def finish(*processes):
-    said = [process.communicate(timeout=300)[0] for process in processes]
+    said = [process.communicate(timeout=600)[0] for process in processes]
     return [process.returncode for process in processes], "\n".join(said)
 
 
-def together(*arguments, count=2):
+def together(start, *arguments, count=2):
     """The same command in several processes that know of one another."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -61,7 +75,7 @@ def same(one, other):
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
+def alone(tmp_path_factory, start):
     """Two generations on one device."""
     directory = tmp_path_factory.mktemp("alone") / "run"
     codes, said = finish(start(*RUN, "--generations", "2", "--run-dir", str(directory)))
@@ -70,25 +84,25 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.parametrize("devices", [2, 4, 5])
-def test_several_devices_find_the_same_parameters(alone, tmp_path, devices):
+def test_several_devices_find_the_same_parameters(alone, tmp_path, devices, start):
     command = (*RUN, "--generations", "2", "--run-dir", str(tmp_path / "run"))
     codes, said = finish(start(*command, devices=devices))
     assert codes == [0], said
     same(weights(tmp_path / "run"), weights(alone))
 
 
-def test_several_processes_find_the_same_parameters(alone, tmp_path):
-    processes = together(*RUN, "--generations", "2", "--run-dir", str(tmp_path / "run"))
+def test_several_processes_find_the_same_parameters(alone, tmp_path, start):
+    processes = together(start, *RUN, "--generations", "2", "--run-dir", str(tmp_path / "run"))
     codes, said = finish(*processes)
     assert codes == [0, 0], said
     same(weights(tmp_path / "run"), weights(alone))
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_stopping_one_process_stops_all_and_they_resume(alone, tmp_path):
+def test_stopping_one_process_stops_all_and_they_resume(alone, tmp_path, start):
     directory = tmp_path / "run"
-    processes = together(*RUN, "--generations", "2000", "--run-dir", str(directory))
-    deadline = time.monotonic() + 120
+    processes = together(start, *RUN, "--generations", "2000", "--run-dir", str(directory))
+    deadline = time.monotonic() + 600
     while not (directory / LAST).exists():
         assert time.monotonic() < deadline
         assert processes[0].poll() is None, finish(*processes)
@@ -99,7 +113,7 @@ def test_stopping_one_process_stops_all_and_they_resume(alone, tmp_path):
     generations = len((directory / "metrics.jsonl").read_text().splitlines())
     recipe = directory / "recipe.json"
     recipe.write_text(recipe.read_text().replace("2000", str(generations + 1)))
-    codes, said = finish(*together("train", "--resume", str(directory)))
+    codes, said = finish(*together(start, "train", "--resume", str(directory)))
     assert codes == [0, 0], said
     assert len((directory / "metrics.jsonl").read_text().splitlines()) == generations + 1
 

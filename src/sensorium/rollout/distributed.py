@@ -56,6 +56,9 @@ def join(address: str | None, processes: int | None, process: int | None) -> Non
         if "before" in str(error):
             raise ConfigError("Processes are joined before anything uses JAX.") from error
         raise ClusterError(f"The {processes} processes did not meet at {address}.") from error
+    # XLA gives up on a first exchange that some begin half a minute after others, as they may once each
+    # has compiled its own rollouts; here they are together
+    _exchange(np.zeros(1))
 
 
 def _wait_for(address: str) -> None:
@@ -67,6 +70,16 @@ def _wait_for(address: str) -> None:
         if time.monotonic() > give_up:
             raise ClusterError(f"There is no first process at {address}.")
         time.sleep(0.5)
+
+
+def _exchange(array: np.ndarray, *, tiled: bool = False) -> np.ndarray:
+    """The arrays of all processes, one under another."""
+    try:
+        return process_allgather(array, tiled=tiled)
+    except jax.errors.JaxRuntimeError as error:
+        raise ClusterError(
+            "Another process of this run is gone; start all again with --resume."
+        ) from error
 
 
 class DistributedEngine(Engine):
@@ -90,7 +103,7 @@ class DistributedEngine(Engine):
         return self._shared(lambda share: self._local.returns(share, keys), policies)
 
     def anywhere(self, flag: bool) -> bool:
-        return bool(np.any(process_allgather(np.asarray(flag))))
+        return bool(np.any(_exchange(np.asarray(flag))))
 
     def close(self) -> None:
         self._local.close()
@@ -102,6 +115,4 @@ class DistributedEngine(Engine):
         first = share * jax.process_index()
         mine = np.minimum(np.arange(first, first + share), size - 1)
         done = run(jax.tree.map(lambda leaf: leaf[mine], rows))
-        return jax.tree.map(
-            lambda leaf: process_allgather(np.asarray(leaf), tiled=True)[:size], done
-        )
+        return jax.tree.map(lambda leaf: _exchange(np.asarray(leaf), tiled=True)[:size], done)
