@@ -87,7 +87,7 @@ def test_a_worker_that_dies_changes_nothing(key, monkeypatch, tmp_path):
     monkeypatch.setenv("SENSORIUM_TEST_LIVES", str(lives))
     keys = jax.random.split(key, 7)
     results = []
-    for deaths in ("", "xxx"):
+    for deaths in ("", "xx"):
         lives.write_text(deaths)
         world = make_world("gym:tests.host_worlds:Mortal-v0", SENSES)
         with HostEngine(world, workers=2, lanes=4) as engine:
