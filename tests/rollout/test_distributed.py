@@ -99,14 +99,29 @@ def test_several_processes_find_the_same_parameters(alone, tmp_path, start):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_stopping_one_process_stops_all_and_they_resume(alone, tmp_path, start):
-    directory = tmp_path / "run"
+def under_way(start, directory):
+    """Two processes that have trained for a while."""
     processes = together(start, *RUN, "--generations", "2000", "--run-dir", str(directory))
     deadline = time.monotonic() + 600
     while not (directory / LAST).exists():
         assert time.monotonic() < deadline
         assert processes[0].poll() is None, finish(*processes)
         time.sleep(0.2)
+    return processes
+
+
+def test_a_process_that_is_gone_ends_the_other_with_a_sentence(tmp_path, start):
+    processes = under_way(start, tmp_path / "run")
+    processes[1].kill()
+    (code, _), said = finish(*processes)
+    assert code == 2, said
+    assert "Another process of this run does not answer; start all again with --resume." in said
+    assert "stack trace" not in said
+
+
+def test_stopping_one_process_stops_all_and_they_resume(alone, tmp_path, start):
+    directory = tmp_path / "run"
+    processes = under_way(start, directory)
     processes[1].send_signal(signal.SIGTERM)  # the one that does not write the run
     codes, said = finish(*processes)
     assert codes == [130, 130], said

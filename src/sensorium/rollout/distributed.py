@@ -4,6 +4,9 @@ Each process keeps the whole state of the search and lives the episodes of its o
 on all of its devices; only returns are sent, P x R floats a generation. The first process writes the run.
 """
 
+import atexit
+import os
+import sys
 import time
 from collections.abc import Callable
 
@@ -58,7 +61,11 @@ def join(address: str | None, processes: int | None, process: int | None) -> Non
         raise ClusterError(f"The {processes} processes did not meet at {address}.") from error
     # XLA gives up on a first exchange that some begin half a minute after others, as they may once each
     # has compiled its own rollouts; here they are together
-    _exchange(np.zeros(1))
+    try:
+        process_allgather(np.zeros(1))
+    except jax.errors.JaxRuntimeError as error:
+        atexit.register(_leave)
+        raise ClusterError("A process was gone before all had met; start them again.") from error
 
 
 def _wait_for(address: str) -> None:
@@ -77,9 +84,17 @@ def _exchange(array: np.ndarray, *, tiled: bool = False) -> np.ndarray:
     try:
         return process_allgather(array, tiled=tiled)
     except jax.errors.JaxRuntimeError as error:
+        atexit.register(_leave)
         raise ClusterError(
-            "Another process of this run is gone; start all again with --resume."
+            "Another process of this run does not answer; start all again with --resume."
         ) from error
+
+
+def _leave() -> None:
+    """End at once: JAX would wait at the exit for a process that is gone, and after minutes abort."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(2)
 
 
 class DistributedEngine(Engine):
