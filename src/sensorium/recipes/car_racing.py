@@ -75,9 +75,9 @@ DRIVER = dataclasses.replace(
     summary="AttentionAgent (3,667 parameters), taught, and then driving for the reward by PPO.",
     trainer=ControllerPpoConfig(),
     start="carracing-attention-agent-clone",
-    generations=6,
-    test_every=2,
-    test_episodes=64,
+    generations=5,
+    test_every=1,
+    test_episodes=128,
 )
 
 # The paper's agent, places of a code of 1,024, would learn for days; this one reads a small code

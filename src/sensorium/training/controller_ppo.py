@@ -42,17 +42,17 @@ from sensorium.types import Key, PyTree, Scalar, Sensed
 class ControllerPpoConfig:
     """Settings of PPO for the controllers of agents who see."""
 
-    rollouts: int = 64
+    rollouts: int = 256
     """Episodes side by side."""
     window: int = 125
     """Steps of each between two rounds of updates, through which gradients flow."""
-    windows: int = 16
+    windows: int = 24
     """In a generation."""
-    total_windows: int = 96
+    total_windows: int = 120
     """Over how many the learning rate falls to a twentieth, and exploration to its last."""
-    epochs: int = 6
+    epochs: int = 4
     """How often each window is learned from."""
-    groups: int = 8
+    groups: int = 4
     """Into which the episodes are divided, for an update each."""
     learning_rate: float = 2e-4
     """Of the agent, at the start."""
@@ -60,7 +60,7 @@ class ControllerPpoConfig:
     """Of the critic."""
     critic_sizes: tuple[int, ...] = (128, 128)
     """Hidden layers of the critic."""
-    critic_windows: int = 8
+    critic_windows: int = 4
     """At the start, in which only the critic learns: the agent is good already."""
     discount: float = 0.99
     """γ, for each step of the world."""
