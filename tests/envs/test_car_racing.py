@@ -11,8 +11,6 @@ import pytest
 from sensorium.bridges.to_gymnasium import register
 from sensorium.bridges.wrappers import PerturbObservation
 from sensorium.envs import CarRacing, make
-from sensorium.envs.car_racing import dynamics
-from sensorium.envs.car_racing.track import draw_track
 from sensorium.errors import ConfigError
 from sensorium.perturbations import SCENES, Background, Shuffle, ShufflePatches, compose
 from sensorium.perturbations.patches import to_patches
@@ -123,24 +121,6 @@ def test_patience_ends_the_episode_of_one_who_stands_still():
     _, ended = jax.jit(lambda state: jax.lax.scan(stand, state, length=40))(state)
     # The first step pays for the tiles that are touched at the start
     assert int(jnp.argmax(ended)) == 1 + 20
-
-
-def test_a_shortcut_ends_the_episode_in_training_only():
-    track = draw_track(jax.random.key(0))
-
-    def jump(world: CarRacing, tile: int) -> bool:
-        """Whether the episode ends when the car is put on another tile at its start."""
-        _, state = world.start_on(track)
-        x, y = track.middle[tile]
-        car = dynamics.first_step(dynamics.start(x, y, track.heading[tile]))
-        return bool(
-            jax.jit(world.advance)(jax.random.key(0), state._replace(car=car), jnp.zeros(3))[3]
-        )
-
-    training = CarRacing().for_training()
-    assert not jump(training, 8)
-    assert jump(training, 30)
-    assert not jump(CarRacing(), 30)
 
 
 def test_it_shows_pictures_and_says_so():

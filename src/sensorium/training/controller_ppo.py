@@ -46,9 +46,9 @@ class ControllerPpoConfig:
     """Episodes side by side."""
     window: int = 125
     """Steps of each between two rounds of updates, through which gradients flow."""
-    windows: int = 24
+    windows: int = 12
     """In a generation."""
-    total_windows: int = 120
+    total_windows: int = 60
     """Over how many the learning rate falls to a twentieth, and exploration to its last."""
     epochs: int = 4
     """How often each window is learned from."""

@@ -86,15 +86,12 @@ class CarRacing(Environment):
 
     ## Episode end
     1. Termination: all tiles are touched, or the car leaves the playfield (reward -100).
-    2. For training, termination after `patience` steps in a row without reward, and where a shortcut has
-       left out `shortcut` tiles in a row.
+    2. With `patience`, termination after that many steps in a row without reward: for training.
     3. Truncation: after 1,000 steps (20 s).
     """
 
     patience: int = 0
     """Steps in a row without reward that end an episode; 0 for any number."""
-    shortcut: int = 0
-    """Tiles in a row that end an episode where they are left out; 0 for any number."""
 
     id = "CarRacing"
     observation_shape: ClassVar[tuple[int, ...]] = (PIXELS, PIXELS, 3)
@@ -163,7 +160,6 @@ class CarRacing(Environment):
         idle = jnp.where(reward > 0, 0, state.idle + 1)
         tired = (idle > self.patience) & (self.patience > 0)
         terminated = (count == state.road.size) | lap | left | tired
-        terminated |= _left_out(state.visited, visited, self.shortcut)
         state = state._replace(
             car=car,
             on_road=on_road,
@@ -193,11 +189,8 @@ class CarRacing(Environment):
         return road_ahead(state.road, state.car, state.on_road)
 
     def for_training(self) -> "CarRacing":
-        """Episodes end after 20 steps in a row without reward, or where 10 tiles are left out.
-
-        The road may come back beside itself, and who crosses over there pays for it a lap later only.
-        """
-        return dataclasses.replace(self, patience=20, shortcut=10)
+        """Episodes end after 20 steps in a row without reward."""
+        return dataclasses.replace(self, patience=20)
 
     def _paint(self, track: Track) -> Canvas | None:
         return paint(track)
@@ -231,7 +224,7 @@ class CarRacingRoad(CarRacing):
 
     def for_training(self) -> "CarRacingRoad":
         """Ends as `CarRacing.for_training` does, and restless steering and speeding cost."""
-        return dataclasses.replace(self, patience=20, shortcut=10, roughness=1.0, speed_limit=67.0)
+        return dataclasses.replace(self, patience=20, roughness=1.0, speed_limit=67.0)
 
     def step_env(
         self, key: Key, state: CarRacingState, action: Action, params: Any
@@ -264,12 +257,3 @@ def _touch(
     visited = state.visited.at[tiles].max(new)
     paid = jnp.sum(new) * params.lap_reward / state.road.size
     return jnp.any(touches, 0), visited, paid.astype(jnp.float32)
-
-
-def _left_out(before: Bool[Array, " K"], after: Bool[Array, " K"], tiles: int) -> Flag:
-    """Whether a tile has been touched now but none of that many before it; never where that is 0."""
-    if not tiles:
-        return jnp.zeros((), bool)
-    counts = jnp.cumsum(after)
-    preceding = counts[tiles - 1 : -1] - counts[:-tiles] + after[:-tiles]
-    return jnp.any(after[tiles:] & ~before[tiles:] & (preceding == 0))
