@@ -7,7 +7,7 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from sensorium.envs import Environment
@@ -15,6 +15,8 @@ from sensorium.policies import Policy
 from sensorium.rollout.device import Episode, run_episodes
 from sensorium.rollout.fused import fused_returns
 from sensorium.types import Keys, PyTree
+
+_SHARE = "share"
 
 
 def use_all_cores(num_devices: int | None = None) -> None:
@@ -55,16 +57,54 @@ def over_devices(
     Returns:
         What `function(individuals, *shared)` would give.
     """
-    devices = jax.local_devices()
-    shares = max(count for count in range(1, len(devices) + 1) if population % count == 0)
-    if shares == 1:
+    mesh = _mesh(population)
+    if mesh.size == 1:
         return function(individuals, *shared)
-    sharded = PartitionSpec("population")
+    sharded = PartitionSpec(_SHARE)
     specs = (sharded, *(PartitionSpec() for _ in shared))
-    mesh = Mesh(devices[:shares], ("population",))
     return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=sharded, check_vma=False)(
         individuals, *shared
     )
+
+
+def mean_over_devices(function: Callable[..., PyTree], lanes: PyTree, *shared: PyTree) -> PyTree:
+    """The mean of what `function` makes of equal shares of some lanes, one share on each device.
+
+    Args:
+        function: From arrays with a last axis of any length to means over it, such as a gradient.
+        lanes: Arrays with a last axis R.
+        shared: Arrays that go to every device as they are: further arguments of `function`.
+
+    Returns:
+        What `function(lanes, *shared)` would give, but for the last digits.
+    """
+    mesh = _mesh(jax.tree.leaves(lanes)[0].shape[-1])
+    if mesh.size == 1:
+        return function(lanes, *shared)
+
+    def share(lanes: PyTree, *shared: PyTree) -> PyTree:
+        return jax.lax.pmean(function(lanes, *shared), _SHARE)
+
+    sharded = jax.tree.map(lambda leaf: PartitionSpec(*(None,) * (leaf.ndim - 1), _SHARE), lanes)
+    specs = (sharded, *(PartitionSpec() for _ in shared))
+    return jax.shard_map(
+        share, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(), check_vma=False
+    )(lanes, *shared)
+
+
+def on_each_device(shared: PyTree, lanes: int) -> PyTree:
+    """Arrays with a copy on each device that `mean_over_devices` uses for so many lanes.
+
+    What it gives lies there: who goes on with that computes the same, to the last digit, only from there.
+    """
+    return jax.device_put(shared, NamedSharding(_mesh(lanes), PartitionSpec()))
+
+
+def _mesh(rows: int) -> Mesh:
+    """As many devices as can share so many rows equally."""
+    devices = jax.local_devices()
+    shares = max(count for count in range(1, len(devices) + 1) if rows % count == 0)
+    return Mesh(devices[:shares], (_SHARE,))
 
 
 @eqx.filter_jit

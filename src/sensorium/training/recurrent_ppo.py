@@ -25,7 +25,7 @@ from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import ConfigError
 from sensorium.layers import Linear
 from sensorium.policies import Policy, as_population
-from sensorium.rollout import Engine, HostEngine
+from sensorium.rollout import Engine, HostEngine, mean_over_devices, on_each_device
 from sensorium.training.critic import Critic, identity_loss
 from sensorium.training.lanes import (
     Lanes,
@@ -148,7 +148,7 @@ class RecurrentPpo(Trainer):
         """`rounds` rounds of acting and learning."""
         config = self.config
         key, key_generation = jax.random.split(state.key)
-        state = state._replace(key=key)
+        state = on_each_device(state._replace(key=key), config.rollouts // config.groups)
         lanes = Lanes(
             self._open_pool(),
             self.world,
@@ -237,21 +237,30 @@ class RecurrentPpo(Trainer):
     ) -> tuple[tuple, dict[str, Scalar]]:
         """One update from one group of environments; of the agent only if `teach`."""
         student, optimizer, critic, critic_optimizer = now
-        before, moments, observation, advantages, targets = group
-        gradient, figures = jax.grad(self._policy_loss, has_aux=True)(
-            student, before, moments, exploration, advantages
+        (gradient, critic_gradient), figures = mean_over_devices(
+            self._gradients, group, student, critic, exploration
         )
         updates, moved = self._optimizer.update(gradient, optimizer)
         new = (optax.apply_updates(student, updates), moved)
         student, optimizer = _where(teach, new, (student, optimizer))
+        updates, critic_optimizer = self._critic_optimizer.update(critic_gradient, critic_optimizer)
+        critic = optax.apply_updates(critic, updates)
+        return (student, optimizer, critic, critic_optimizer), figures
+
+    def _gradients(
+        self, group: tuple, student: Student, critic: Critic, exploration: Scalar
+    ) -> tuple[tuple[Student, Critic], dict[str, Scalar]]:
+        """Of the losses of the agent and of the critic."""
+        before, moments, observation, advantages, targets = group
+        gradient, figures = jax.grad(self._policy_loss, has_aux=True)(
+            student, before, moments, exploration, advantages
+        )
 
         def value_loss(critic: Critic) -> Scalar:
             return jnp.mean((_values(critic, observation) - targets) ** 2)
 
-        figures["value_loss"], gradient = jax.value_and_grad(value_loss)(critic)
-        updates, critic_optimizer = self._critic_optimizer.update(gradient, critic_optimizer)
-        critic = optax.apply_updates(critic, updates)
-        return (student, optimizer, critic, critic_optimizer), figures
+        figures["value_loss"], critic_gradient = jax.value_and_grad(value_loss)(critic)
+        return (gradient, critic_gradient), figures
 
     def _policy_loss(
         self,
