@@ -61,11 +61,7 @@ def join(address: str | None, processes: int | None, process: int | None) -> Non
         raise ClusterError(f"The {processes} processes did not meet at {address}.") from error
     # XLA gives up on a first exchange that some begin half a minute after others, as they may once each
     # has compiled its own rollouts; here they are together
-    try:
-        process_allgather(np.zeros(1))
-    except jax.errors.JaxRuntimeError as error:
-        atexit.register(_leave)
-        raise ClusterError("A process was gone before all had met; start them again.") from error
+    _exchange(np.zeros(1), advice="start all again")
 
 
 def _wait_for(address: str) -> None:
@@ -79,15 +75,15 @@ def _wait_for(address: str) -> None:
         time.sleep(0.5)
 
 
-def _exchange(array: np.ndarray, *, tiled: bool = False) -> np.ndarray:
+def _exchange(
+    array: np.ndarray, *, tiled: bool = False, advice: str = "start all again with --resume"
+) -> np.ndarray:
     """The arrays of all processes, one under another."""
     try:
         return process_allgather(array, tiled=tiled)
     except jax.errors.JaxRuntimeError as error:
         atexit.register(_leave)
-        raise ClusterError(
-            "Another process of this run does not answer; start all again with --resume."
-        ) from error
+        raise ClusterError(f"Another process of this run does not answer; {advice}.") from error
 
 
 def _leave() -> None:
