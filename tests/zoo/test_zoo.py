@@ -68,7 +68,9 @@ def test_names_that_are_not_there(tmp_path, monkeypatch):
         zoo.load("cartpole-p")
     monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path))
     assert zoo.names() == []
-    with pytest.raises(UnknownNameError, match="no agent 'cartpole-pi'"):
+    with pytest.raises(
+        UnknownNameError, match=f"no agent 'cartpole-pi': the zoo, {tmp_path}, holds none"
+    ):
         zoo.load("cartpole-pi")
 
 

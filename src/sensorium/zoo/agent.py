@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sensorium.errors import AgentFileError, SensoriumError, did_you_mean
+from sensorium.errors import AgentFileError, SensoriumError, UnknownNameError, did_you_mean
 from sensorium.policies import Policy
 from sensorium.recipes import Recipe
 from sensorium.serialisation import load_pytree, read_header, save_pytree
@@ -84,6 +84,10 @@ def load(source: Path | str) -> Agent:
         return _load_file(path)
     shipped = zoo_directory() / f"{source}.safetensors"
     if not shipped.is_file():
+        if not names():
+            raise UnknownNameError(
+                f"There is no agent {str(source)!r}: the zoo, {zoo_directory()}, holds none at all."
+            )
         raise did_you_mean("agent", str(source), names())
     return _load_file(shipped)
 
