@@ -12,8 +12,7 @@ from sensorium.rollout.select import ON_HOST as ON_HOST
 from sensorium.rollout.select import EngineConfig as EngineConfig
 from sensorium.rollout.select import make_world as make_world
 from sensorium.rollout.select import open_engine as open_engine
-from sensorium.rollout.sharding import mean_over_devices as mean_over_devices
-from sensorium.rollout.sharding import on_each_device as on_each_device
+from sensorium.rollout.sharding import each_share as each_share
 from sensorium.rollout.sharding import over_devices as over_devices
 from sensorium.rollout.sharding import returns_of_population as returns_of_population
 from sensorium.rollout.sharding import use_all_cores as use_all_cores

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
 from sensorium.envs import Environment
@@ -67,37 +67,32 @@ def over_devices(
     )
 
 
-def mean_over_devices(function: Callable[..., PyTree], lanes: PyTree, *shared: PyTree) -> PyTree:
-    """The mean of what `function` makes of equal shares of some lanes, one share on each device.
+def each_share(function: Callable[..., PyTree], lanes: PyTree, *shared: PyTree) -> PyTree:
+    """Apply `function` to equal shares of some lanes, one share on each device.
+
+    What they make together, such as the mean of gradients, is for NumPy to work out: devices of a CPU that
+    wait for one another hold the threads that they wait for, and one day do so for ever.
 
     Args:
-        function: From arrays with a last axis of any length to means over it, such as a gradient.
+        function: From arrays with a last axis of any length to anything, such as means over it.
         lanes: Arrays with a last axis R.
         shared: Arrays that go to every device as they are: further arguments of `function`.
 
     Returns:
-        What `function(lanes, *shared)` would give, but for the last digits.
+        The results, with a leading axis of as many as there are shares.
     """
     mesh = _mesh(jax.tree.leaves(lanes)[0].shape[-1])
-    if mesh.size == 1:
-        return function(lanes, *shared)
 
     def share(lanes: PyTree, *shared: PyTree) -> PyTree:
-        return jax.lax.pmean(function(lanes, *shared), _SHARE)
+        return jax.tree.map(lambda leaf: leaf[None], function(lanes, *shared))
 
+    if mesh.size == 1:
+        return share(lanes, *shared)
     sharded = jax.tree.map(lambda leaf: PartitionSpec(*(None,) * (leaf.ndim - 1), _SHARE), lanes)
     specs = (sharded, *(PartitionSpec() for _ in shared))
     return jax.shard_map(
-        share, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(), check_vma=False
+        share, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(_SHARE), check_vma=False
     )(lanes, *shared)
-
-
-def on_each_device(shared: PyTree, lanes: int) -> PyTree:
-    """Arrays with a copy on each device that `mean_over_devices` uses for so many lanes.
-
-    What it gives lies there: who goes on with that computes the same, to the last digit, only from there.
-    """
-    return jax.device_put(shared, NamedSharding(_mesh(lanes), PartitionSpec()))
 
 
 def _mesh(rows: int) -> Mesh:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
@@ -25,7 +26,7 @@ from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import ConfigError
 from sensorium.layers import Linear
 from sensorium.policies import Policy, as_population
-from sensorium.rollout import Engine, HostEngine, mean_over_devices, on_each_device
+from sensorium.rollout import Engine, HostEngine, each_share
 from sensorium.training.critic import Critic, identity_loss
 from sensorium.training.lanes import (
     Lanes,
@@ -148,7 +149,7 @@ class RecurrentPpo(Trainer):
         """`rounds` rounds of acting and learning."""
         config = self.config
         key, key_generation = jax.random.split(state.key)
-        state = on_each_device(state._replace(key=key), config.rollouts // config.groups)
+        state = state._replace(key=key)
         lanes = Lanes(
             self._open_pool(),
             self.world,
@@ -207,9 +208,14 @@ class RecurrentPpo(Trainer):
             order = jax.random.permutation(jax.random.fold_in(key, epoch), config.rollouts)
             for chosen in jnp.split(order, config.groups):
                 group = _pick(everything, chosen)
-                now, figure = self._update(now, group, exploration, teach)
+                # Taken from the devices before it is one: see `each_share`
+                gradients, figure = jax.tree.map(
+                    lambda leaf: np.asarray(leaf).mean(0),
+                    self._gradients(group, now[0], now[2], exploration),
+                )
+                now = self._update(now, gradients, teach)
                 figures.append(figure)
-        figures = jax.tree.map(lambda *values: jnp.mean(jnp.stack(values)), *figures)
+        figures = jax.tree.map(lambda *values: jnp.asarray(np.mean(values)), *figures)
         figures |= {"explained": explained, "exploration": jnp.exp(exploration)}
         return Learner(*now, learner.scale, learner.rounds + 1, learner.key), figures
 
@@ -232,35 +238,40 @@ class RecurrentPpo(Trainer):
         return advantages, targets, explained
 
     @partial(jax.jit, static_argnames="self")
+    def _gradients(
+        self, group: tuple, student: Student, critic: Critic, exploration: Scalar
+    ) -> tuple[tuple[Student, Critic], dict[str, Array]]:
+        """Of the losses of the agent and of the critic, for each device's share of a group."""
+
+        def share(
+            group: tuple, student: Student, critic: Critic, exploration: Scalar
+        ) -> tuple[tuple[Student, Critic], dict[str, Scalar]]:
+            before, moments, observation, advantages, targets = group
+            gradient, figures = jax.grad(self._policy_loss, has_aux=True)(
+                student, before, moments, exploration, advantages
+            )
+
+            def value_loss(critic: Critic) -> Scalar:
+                return jnp.mean((_values(critic, observation) - targets) ** 2)
+
+            figures["value_loss"], critic_gradient = jax.value_and_grad(value_loss)(critic)
+            return (gradient, critic_gradient), figures
+
+        return each_share(share, group, student, critic, exploration)
+
+    @partial(jax.jit, static_argnames="self")
     def _update(
-        self, now: tuple, group: tuple, exploration: Scalar, teach: Bool[Array, ""]
-    ) -> tuple[tuple, dict[str, Scalar]]:
-        """One update from one group of environments; of the agent only if `teach`."""
+        self, now: tuple, gradients: tuple[Student, Critic], teach: Bool[Array, ""]
+    ) -> tuple:
+        """One update; of the agent only if `teach`."""
         student, optimizer, critic, critic_optimizer = now
-        (gradient, critic_gradient), figures = mean_over_devices(
-            self._gradients, group, student, critic, exploration
-        )
+        gradient, critic_gradient = gradients
         updates, moved = self._optimizer.update(gradient, optimizer)
         new = (optax.apply_updates(student, updates), moved)
         student, optimizer = _where(teach, new, (student, optimizer))
         updates, critic_optimizer = self._critic_optimizer.update(critic_gradient, critic_optimizer)
         critic = optax.apply_updates(critic, updates)
-        return (student, optimizer, critic, critic_optimizer), figures
-
-    def _gradients(
-        self, group: tuple, student: Student, critic: Critic, exploration: Scalar
-    ) -> tuple[tuple[Student, Critic], dict[str, Scalar]]:
-        """Of the losses of the agent and of the critic."""
-        before, moments, observation, advantages, targets = group
-        gradient, figures = jax.grad(self._policy_loss, has_aux=True)(
-            student, before, moments, exploration, advantages
-        )
-
-        def value_loss(critic: Critic) -> Scalar:
-            return jnp.mean((_values(critic, observation) - targets) ** 2)
-
-        figures["value_loss"], critic_gradient = jax.value_and_grad(value_loss)(critic)
-        return (gradient, critic_gradient), figures
+        return student, optimizer, critic, critic_optimizer
 
     def _policy_loss(
         self,

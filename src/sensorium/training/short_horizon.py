@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float
 
@@ -159,9 +160,15 @@ class ShortHorizon(Trainer):
         """P learners with weights, worlds and keys of their own."""
         return jax.vmap(self._init_learner)(jax.random.split(key, self.config.population))
 
-    @partial(jax.jit, static_argnames="self")
     def step(self, state: Learner) -> tuple[Learner, Metrics]:
         """`updates_per_generation` windows of every learner."""
+        state, returns = self._train(state)
+        earned = np.asarray(returns)  # of all devices, which must not wait for one another
+        return state, Metrics(jnp.asarray(earned.max()), jnp.asarray(earned.mean()), {})
+
+    @partial(jax.jit, static_argnames="self")
+    def _train(self, state: Learner) -> tuple[Learner, Float[Array, " P"]]:
+        """The learners after a generation, and what each earned an episode."""
 
         def train(learner: Learner) -> tuple[Learner, Scalar]:
             updates = self.config.updates_per_generation
@@ -169,8 +176,7 @@ class ShortHorizon(Trainer):
             # A window is not an episode: what it earns a step, times the steps of an episode
             return learner, jnp.mean(rewards) * self.world.max_steps
 
-        state, returns = over_devices(jax.vmap(train), state, self.config.population)
-        return state, Metrics(jnp.max(returns), jnp.mean(returns), {})
+        return over_devices(jax.vmap(train), state, self.config.population)
 
     def candidates(self, state: Learner) -> Policy:
         """The averaged weights of every learner."""
