@@ -225,7 +225,7 @@ def evaluate(
 def reproduce(
     table: Positional[str],
     *,
-    episodes: int = 1000,
+    episodes: int | None = None,
     seed: int = 0,
     out: Path = Path("reproduced"),
     json: str | None = None,
@@ -236,7 +236,8 @@ def reproduce(
         table: One of table-2, table-3, table-4, table-5, table-6, table-6-ant, table-6-racing, figure-4,
             ant-authors, racing-authors, aa-table-2, aa-table-3, aa-table-4, aa-noise, nla-table-2,
             nla-table-3, nla-table-4, nla-curves, recovery, scaling.
-        episodes: Episodes of each score; the papers have 1,000, and 100 on the ant.
+        episodes: Episodes of each score; as many as in the papers by default: 1,000, or 100 on the ant and
+            of CarRacing.
         seed: Decides the starts and all noise.
         out: Folder for the figures.
         json: Write figures as JSON to this file; - for standard output.

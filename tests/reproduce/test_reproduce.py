@@ -69,6 +69,23 @@ def test_unknown_table(tmp_path):
         reproduce.run("figure4", episodes=1, seed=0, out=tmp_path, json=None)
 
 
+@pytest.mark.parametrize(
+    ("table", "papers"), [("table-2", 1000), ("table-5", 100), ("table-4", 100)]
+)
+@pytest.mark.parametrize("said", [None, 7])
+def test_as_many_episodes_as_the_papers_have(table, papers, said, tmp_path, monkeypatch):
+    asked = []
+
+    def rebuild(episodes, seed, out):
+        asked.append((episodes, seed, out))
+        return {}, None
+
+    tables = reproduce.TABLES
+    monkeypatch.setitem(tables, table, tables[table]._replace(rebuild=rebuild))
+    reproduce.run(table, episodes=said, seed=3, out=tmp_path, json=str(tmp_path / "a.json"))
+    assert asked == [(said or papers, 3, tmp_path)]
+
+
 @pytest.fixture
 def ant_zoo(tmp_path, monkeypatch):
     """Untrained agents under the ant's names, in a world that is soon over."""

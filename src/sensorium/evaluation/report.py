@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
 from rich.table import Table
 
 from sensorium.evaluation.evaluate import Scores, evaluate
@@ -46,14 +48,24 @@ def score(
     Returns:
         The scores.
     """
-    rows = [
-        evaluate(policy, env, perturbation, episodes=episodes, seed=seed, name=name, engine=engine)
-        for perturbation in perturbations
-    ]
+    rows = []
+    for senses in perturbations:
+        with waiting(name, senses, episodes):
+            rows.append(
+                evaluate(
+                    policy, env, senses, episodes=episodes, seed=seed, name=name, engine=engine
+                )
+            )
     dictionaries = [row.to_json() for row in rows]
     write(dictionaries if len(rows) > 1 else dictionaries[0], json)
     console_for(json).print(score_table(rows, paper))
     return rows
+
+
+def waiting(name: str, senses: Perturbation, episodes: int) -> Status:
+    """A line on a terminal, as long as a score takes, that says which one it is."""
+    text = f"{name}, {senses}: {episodes:,} episodes"
+    return Console(stderr=True).status(escape(text), refresh_per_second=2)
 
 
 def score_table(

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 
 from sensorium.errors import ConfigError
 from sensorium.evaluation import Scores, evaluate, paired_difference
-from sensorium.evaluation.report import score_table
+from sensorium.evaluation.report import score_table, waiting
 from sensorium.perturbations import Identity, Perturbation, Shuffle
 from sensorium.policies import FeedForwardPolicy, Policy
 from sensorium.reproduce.published import Row
@@ -47,7 +47,8 @@ def score_tables(
     for name, policy in agents.items():
 
         def ask(senses: Perturbation, policy: Policy = policy, name: str = name) -> Scores:
-            return evaluate(policy, env, senses, episodes=episodes, seed=seed, name=name)
+            with waiting(name, senses, episodes):
+                return evaluate(policy, env, senses, episodes=episodes, seed=seed, name=name)
 
         plain = ask(Identity())
         fixed = isinstance(policy, FeedForwardPolicy)
