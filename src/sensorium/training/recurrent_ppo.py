@@ -208,7 +208,7 @@ class RecurrentPpo(Trainer):
             order = jax.random.permutation(jax.random.fold_in(key, epoch), config.rollouts)
             for chosen in jnp.split(order, config.groups):
                 group = _pick(everything, chosen)
-                # Taken from the devices before it is one: see `each_share`
+                # Taken from the devices before their mean: see `each_share`
                 gradients, figure = jax.tree.map(
                     lambda leaf: np.asarray(leaf).mean(0),
                     self._gradients(group, now[0], now[2], exploration),
