@@ -7,7 +7,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.status import Status
 from rich.table import Table
 
 from sensorium.evaluation.evaluate import Scores, evaluate
@@ -48,24 +47,26 @@ def score(
     Returns:
         The scores.
     """
-    rows = []
-    for senses in perturbations:
-        with waiting(name, senses, episodes):
-            rows.append(
-                evaluate(
-                    policy, env, senses, episodes=episodes, seed=seed, name=name, engine=engine
-                )
-            )
+    rows = [watched(policy, name, env, senses, episodes, seed, engine) for senses in perturbations]
     dictionaries = [row.to_json() for row in rows]
     write(dictionaries if len(rows) > 1 else dictionaries[0], json)
     console_for(json).print(score_table(rows, paper))
     return rows
 
 
-def waiting(name: str, senses: Perturbation, episodes: int) -> Status:
-    """A line on a terminal, as long as a score takes, that says which one it is."""
-    text = f"{name}, {senses}: {episodes:,} episodes"
-    return Console(stderr=True).status(escape(text), refresh_per_second=2)
+def watched(
+    policy: Policy,
+    name: str,
+    env: str,
+    senses: Perturbation,
+    episodes: int,
+    seed: int,
+    engine: EngineConfig | None = None,
+) -> Scores:
+    """What `evaluate` gives; until then a line on a terminal says which score is under way."""
+    line = escape(f"{name}, {senses}: {episodes:,} episodes")
+    with Console(stderr=True).status(line, refresh_per_second=2):
+        return evaluate(policy, env, senses, episodes=episodes, seed=seed, name=name, engine=engine)
 
 
 def score_table(

@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from sensorium.errors import ConfigError
-from sensorium.evaluation import Scores, evaluate, paired_difference
-from sensorium.evaluation.report import score_table, waiting
+from sensorium.evaluation import Scores, paired_difference
+from sensorium.evaluation.report import score_table, watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
 from sensorium.policies import FeedForwardPolicy, Policy
 from sensorium.reproduce.published import Row
@@ -47,8 +47,7 @@ def score_tables(
     for name, policy in agents.items():
 
         def ask(senses: Perturbation, policy: Policy = policy, name: str = name) -> Scores:
-            with waiting(name, senses, episodes):
-                return evaluate(policy, env, senses, episodes=episodes, seed=seed, name=name)
+            return watched(policy, name, env, senses, episodes, seed)
 
         plain = ask(Identity())
         fixed = isinstance(policy, FeedForwardPolicy)

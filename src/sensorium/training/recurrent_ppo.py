@@ -208,11 +208,10 @@ class RecurrentPpo(Trainer):
             order = jax.random.permutation(jax.random.fold_in(key, epoch), config.rollouts)
             for chosen in jnp.split(order, config.groups):
                 group = _pick(everything, chosen)
+                student, _, critic, _ = now
+                of_shares = self._gradients(group, student, critic, exploration)
                 # Taken from the devices before their mean: see `each_share`
-                gradients, figure = jax.tree.map(
-                    lambda leaf: np.asarray(leaf).mean(0),
-                    self._gradients(group, now[0], now[2], exploration),
-                )
+                gradients, figure = jax.tree.map(lambda leaf: np.asarray(leaf).mean(0), of_shares)
                 now = self._update(now, gradients, teach)
                 figures.append(figure)
         figures = jax.tree.map(lambda *values: jnp.asarray(np.mean(values)), *figures)
