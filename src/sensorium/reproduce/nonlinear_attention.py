@@ -13,7 +13,7 @@ from rich.table import Table
 
 from sensorium import recipes
 from sensorium.analysis import figures
-from sensorium.evaluation import evaluate
+from sensorium.evaluation.report import watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
 from sensorium.training.progress import read_metrics
 from sensorium.zoo import load, names
@@ -41,8 +41,7 @@ def nla_table_2(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
         agent = load(name)
         senses: tuple[Perturbation, ...] = (Identity(), Shuffle())
         scores = [
-            evaluate(agent.policy, agent.recipe.env, p, episodes=episodes, seed=seed, name=name)
-            for p in senses
+            watched(agent.policy, name, agent.recipe.env, each, episodes, seed) for each in senses
         ]
         rows += [score.to_json() for score in scores]
         cells = (f"{score.summary.mean:.0f} ± {score.summary.std:.0f}" for score in scores)
