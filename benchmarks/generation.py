@@ -106,7 +106,7 @@ def main(json_file: Path = Path("generation.json")) -> None:
     rows = []
     for name, rollouts, episodes in cases:
         recipe = recipes.find(name)
-        world, policy = recipe.make_world(), recipe.blank_policy()
+        world, policy = recipe.make_world(), recipe.draw_policy(jax.random.key(0))
         parameters = num_parameters(policy)
         episode = _living(world, policy, rollouts, episodes)
         for population in SIZES:

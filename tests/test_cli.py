@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import jax
 import numpy as np
 import pytest
 
@@ -18,7 +19,7 @@ def agent_file(tmp_path_factory):
     """An untrained agent in a file."""
     recipe = find("cartpole-pi")
     path = tmp_path_factory.mktemp("agents") / "agent.safetensors"
-    save_pytree(path, recipe.blank_policy(), {"recipe": recipe.to_json()})
+    save_pytree(path, recipe.draw_policy(jax.random.key(0)), {"recipe": recipe.to_json()})
     return path
 
 

@@ -102,7 +102,7 @@ def test_each_background_has_a_video_of_its_own(tmp_path, capsys):
     for name, colour in (("red.png", (200, 30, 30)), ("blue.png", (30, 30, 200))):
         Image.new("RGB", (8, 8), colour).save(pictures / name)
     recipe = recipes.find("carracing-attention-agent")
-    agent = Agent(recipe.blank_policy(), recipe, {})
+    agent = Agent(recipe.draw_policy(jax.random.key(0)), recipe, {})
     wanted = dict(steps=4, seed=0, video=tmp_path / "videos", figure=None)
     show(agent, **wanted, backgrounds=str(pictures))
     said = capsys.readouterr().out
@@ -122,7 +122,7 @@ def test_what_cannot_be_shown_gets_one_sentence(tmp_path):
     def refused(name, match, **asked):
         recipe = recipes.find(name)
         with pytest.raises(ConfigError, match=match):
-            show(Agent(recipe.blank_policy(), recipe, {}), **nothing | asked)
+            show(Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}), **nothing | asked)
 
     refused("carracing-pi", "not to pictures of shape", noise_channels=5)
     refused("carracing-pi", "every of at least 0", shuffle_at=-3)

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 
+import jax
 import numpy as np
 import pytest
 
@@ -21,7 +22,7 @@ def settle_in(tmp_path):
 
     def begin(env, recipe="cartpole-pi", **changes):
         recipe = dataclasses.replace(recipes.find(recipe), env=env, **changes)
-        Agent(recipe.blank_policy(), recipe, {}).save(tmp_path / "mine.safetensors")
+        Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(tmp_path / "mine.safetensors")
         offer = Offer({"mine": str(tmp_path / "mine.safetensors")})
         sessions.append(Session(offer, Controls(agent="mine")))
         return sessions[-1]

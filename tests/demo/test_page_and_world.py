@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 from PIL import Image
 
@@ -136,7 +137,7 @@ def test_worlds_that_draw_themselves_and_that_do_not(serve, chromium, tmp_path):
         env = f"gym:tests.host_worlds:{name}-v0"
         recipe = dataclasses.replace(recipes.find("cartpole-pi"), env=env)
         path = tmp_path / f"{name}.safetensors"
-        Agent(recipe.blank_policy(), recipe, {}).save(path)
+        Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(path)
         with serve(str(path)) as (_, port), chromium.new_context() as context:
             page = context.new_page()
             page.set_default_timeout(PATIENCE)

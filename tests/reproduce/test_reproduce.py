@@ -20,7 +20,9 @@ def small_zoo(tmp_path, monkeypatch):
     for name in ("cartpole-fnn", "cartpole-pi", "cartpole-pi-reshuffle", "cartpole-nla"):
         recipe = recipes.find(name)
         save_pytree(
-            zoo / f"{name}.safetensors", recipe.blank_policy(), {"recipe": recipe.to_json()}
+            zoo / f"{name}.safetensors",
+            recipe.draw_policy(jax.random.key(0)),
+            {"recipe": recipe.to_json()},
         )
     monkeypatch.setenv("SENSORIUM_ZOO", str(zoo))
     monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 60)
@@ -94,7 +96,7 @@ def ant_zoo(tmp_path, monkeypatch):
         recipe = dataclasses.replace(recipes.find(name), env=env)
         save_pytree(
             tmp_path / "zoo" / f"{name}.safetensors",
-            recipe.blank_policy(),
+            recipe.draw_policy(jax.random.key(0)),
             {"recipe": recipe.to_json()},
         )
     monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path / "zoo"))
@@ -184,7 +186,7 @@ def into_the_zoo(folder, *names):
     for name in names:
         recipe = recipes.find(name)
         path = folder / "zoo" / f"{name}.safetensors"
-        save_pytree(path, recipe.blank_policy(), {"recipe": recipe.to_json()})
+        save_pytree(path, recipe.draw_policy(jax.random.key(0)), {"recipe": recipe.to_json()})
 
 
 def test_what_nobody_told_them_of(drives):
@@ -235,7 +237,7 @@ def test_table_5_has_those_of_the_other_agents_that_were_trained(
         run("table-5", short_races)
     recipe = recipes.find("carracing-netrand")
     path = short_races / "zoo" / "carracing-netrand.safetensors"
-    save_pytree(path, recipe.blank_policy(), {"recipe": recipe.to_json()})
+    save_pytree(path, recipe.draw_policy(jax.random.key(0)), {"recipe": recipe.to_json()})
     rows = run("table-5", short_races)
     assert [(row["agent"], row["perturbation"], row["paper"]) for row in rows] == [
         ("carracing-netrand", "plain", "480"),

@@ -79,14 +79,14 @@ def test_weights_that_do_not_fit_their_recipe(tmp_path):
 
     small, large = recipes.find("cartpole-pi"), recipes.find("cartpole-pi-best")
     path = tmp_path / "mixed.safetensors"
-    save_pytree(path, small.blank_policy(), {"recipe": large.to_json()})
+    save_pytree(path, small.draw_policy(jax.random.key(0)), {"recipe": large.to_json()})
     with pytest.raises(AgentFileError, match="another architecture"):
         zoo.load(path)
     recipe = small.to_json() | {"policy": {"kind": "Transformer"}}
-    save_pytree(path, small.blank_policy(), {"recipe": recipe})
+    save_pytree(path, small.draw_policy(jax.random.key(0)), {"recipe": recipe})
     with pytest.raises(AgentFileError, match="unknown kind 'Transformer'"):
         zoo.load(path)
-    save_pytree(path, small.blank_policy(), {})
+    save_pytree(path, small.draw_policy(jax.random.key(0)), {})
     with pytest.raises(AgentFileError, match="names no recipe"):
         zoo.load(path)
 

@@ -7,6 +7,7 @@ import typing
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 
 from sensorium.envs import World
@@ -117,9 +118,9 @@ class Recipe:
         world = self.make_world()
         return self.policy.build(world.senses, world.num_actions, key)
 
-    def blank_policy(self) -> Policy:
-        """An agent of this architecture, to be filled with stored weights."""
-        return self.draw_policy(jax.random.key(0))
+    def outline(self) -> Policy:
+        """An agent with `jax.ShapeDtypeStruct` for each array, to be filled: nothing is drawn or compiled."""
+        return eqx.filter_eval_shape(lambda: self.draw_policy(jax.random.key(0)))
 
     def make_trainer(
         self,

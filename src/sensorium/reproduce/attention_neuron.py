@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import jax
 import numpy as np
 from rich.table import Table
 from sklearn.linear_model import LinearRegression
@@ -61,7 +62,7 @@ def table_3(episodes: int, seed: int, out: Path) -> Result:
     fit, held_out = keys[: count // 2], keys[count // 2 :]
     for name in present("cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"):
         agent = load(name)
-        untrained = agent.recipe.blank_policy()
+        untrained = agent.recipe.draw_policy(jax.random.key(0))
         assert isinstance(untrained, SensoryPolicy)
         # The paper's control: an untrained layer that hears the same episodes
         for label, listener in ((name, None), ("  untrained layer", untrained)):

@@ -98,7 +98,7 @@ def _load_file(path: Path) -> Agent:
         raise AgentFileError(f"{path} holds no agent: its header names no recipe.")
     try:
         recipe = Recipe.from_json(header["recipe"])
-        like = recipe.blank_policy()
+        like = recipe.outline()
     except (SensoriumError, TypeError, KeyError) as error:
         raise AgentFileError(f"{path} holds no agent of this version: {error}") from error
     policy = load_pytree(path, like)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -146,8 +145,8 @@ def find_start(recipe: Recipe) -> Policy | None:
     """
     if not recipe.start:
         return None
-    policy, blank = load(recipe.start).policy, recipe.blank_policy()
-    shapes = [str(jax.tree.map(jnp.shape, tree)) for tree in (policy, blank)]
+    policy, wanted = load(recipe.start).policy, recipe.outline()
+    shapes = [str(jax.tree.map(lambda leaf: leaf.shape, tree)) for tree in (policy, wanted)]
     if shapes[0] != shapes[1]:
         raise ConfigError(
             f"{recipe.start} is of another architecture than {recipe.name} and cannot be its start."
