@@ -58,12 +58,12 @@ def test_a_worker_that_dies_is_replaced_and_its_environments_are_named(pool):
     pool.reset(seed=0)
     os.kill(pool._workers[0]._process.pid, signal.SIGKILL)
     _, _, _, _, infos = pool.step(np.zeros((5, 2), np.float32))
-    assert infos["lost"].tolist() == [True] * 3 + [False] * 2
+    assert infos["lost"].tolist() == [True, False, True, False, True]
     assert infos["reason"] == "died with SIGKILL"
     observations, infos = pool.reset(seed=0, options={"reset_mask": infos["lost"]})
     assert not infos
     fresh = SyncVectorEnv([opener()] * 5).reset(seed=0)[0]
-    assert np.array_equal(observations[:3], fresh[:3])
+    assert np.array_equal(observations[::2], fresh[::2])
 
 
 @pytest.mark.parametrize("pool", [("Hanging", 2, 2, 0.5)], indirect=True)

@@ -12,7 +12,8 @@ from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, compose
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy, Trace
 from sensorium.recipes import Recipe, resume, train
 from sensorium.rollout import DeviceEngine, EngineConfig, make_world, open_engine
-from sensorium.rollout.host import HostEngine
+from sensorium.rollout.acting import PolicyActor
+from sensorium.rollout.host import HostEngine, seeds_of
 from sensorium.training import EvolutionConfig, RunDirectory, StrategyConfig
 from sensorium.zoo import load, read_published
 
@@ -80,6 +81,23 @@ def test_workers_change_nothing(key):
             results.append(engine.run_population(policies, keys))
     for other in results[1:]:
         assert np.array_equal(results[0].rewards, other.rewards)
+
+
+def test_nobody_acts_where_nothing_runs(key):
+    lanes = []
+
+    class Noting(PolicyActor):
+        def act(self, started, episodes, observations):
+            lanes.append((len(started), len(observations)))
+            return super().act(started, episodes, observations)
+
+    world = make_world(WALK, SENSES)
+    policies, keys = population(CONFIG, world, 1), jax.random.split(key, 10)
+    with HostEngine(world, workers=2, lanes=16) as engine:
+        many = engine.run_population(policies, keys)
+        few = engine.transcribe(lambda: Noting(policies, world, keys[:3]), seeds_of(keys[:3]))
+    assert set(lanes) == {(2, 2)}
+    np.testing.assert_allclose(few.rewards, many.rewards[0, :3], rtol=1e-5)
 
 
 def test_a_worker_that_dies_changes_nothing(key, monkeypatch, tmp_path):

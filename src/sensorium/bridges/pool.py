@@ -69,7 +69,9 @@ class PoolVectorEnv(VectorEnv):
         self._blocks = _shared_blocks(self.observation_space, self.action_space, num_envs)
         arrays = _Arrays(self._blocks)
         self._arrays = arrays
-        shares = np.array_split(np.arange(num_envs), max(1, min(num_workers, num_envs)))
+        parts = max(1, min(num_workers, num_envs))
+        # One to each in turn, so that the first few keep all workers busy
+        shares = [np.arange(place, num_envs, parts) for place in range(parts)]
         self._workers: list[_InProcess | _Process] = []
         for share in shares:
             if num_workers == 0:

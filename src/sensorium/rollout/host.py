@@ -58,8 +58,8 @@ class HostEngine(Engine):
             world: The environment and what happens to its senses.
             workers: Worker processes of each of the two groups; one a core by default, 0 for none at
                 all: then this process simulates.
-            lanes: Episodes that run at a time; an even number. Part of what decides the last digits of
-                a result, so it does not depend on the machine.
+            lanes: Episodes that run at a time, at most; an even number. Part of what decides the last
+                digits of a result, so it does not depend on the machine.
             timeout: Seconds after which a worker that does not answer is replaced.
 
         Raises:
@@ -107,9 +107,9 @@ class HostEngine(Engine):
     def _play(self, make_actor: Callable[[], Actor], run: "_Run") -> None:
         if not self._pools:
             self._open()
-        half = self._lanes // 2
+        half = min(self._lanes // 2, (run.episodes + 1) // 2)  # nobody acts where nothing runs
         groups = [
-            _Group(pool, make_actor(), self.world, run, first_lane=place * half, stride=self._lanes)
+            _Group(pool, make_actor(), self.world, run, lanes=half, first_lane=place * half)
             for place, pool in enumerate(self._pools)
         ]
         try:
@@ -160,7 +160,7 @@ class _Run:
 
 
 class _Group:
-    """Half of the lanes: a pool, and the episodes that it works through."""
+    """Half of the lanes, the first ones of a pool, and the episodes that they work through."""
 
     def __init__(
         self,
@@ -168,21 +168,21 @@ class _Group:
         actor: Actor,
         world: HostWorld,
         run: _Run,
+        lanes: int,
         first_lane: int,
-        stride: int,
     ):
-        lanes = pool.num_envs
+        size = pool.num_envs
         self._pool = pool
         self._actor = actor
         self._world = world
         self._run = run
-        self._stride = stride
-        self._episode = np.arange(first_lane, first_lane + lanes)
-        self._time = np.zeros(lanes, np.int64)
-        self._attempts = np.zeros(lanes, np.int64)
-        self._due = self._episode < run.episodes  # to be started
-        self._running = np.zeros(lanes, bool)
-        self._fresh = np.zeros(lanes, bool)  # started since the policy last acted
+        self._lanes = lanes
+        self._episode = np.arange(first_lane, first_lane + size)
+        self._time = np.zeros(size, np.int64)
+        self._attempts = np.zeros(size, np.int64)
+        self._due = (np.arange(size) < lanes) & (self._episode < run.episodes)  # to be started
+        self._running = np.zeros(size, bool)
+        self._fresh = np.zeros(size, bool)  # started since the policy last acted
         self._resetting = False
 
     @property
@@ -226,8 +226,10 @@ class _Group:
         self._resetting = True
 
     def _act(self, observations: np.ndarray) -> None:
-        running = self._running
-        actions = self._actor.act(self._fresh, np.where(running, self._episode, 0), observations)
+        running, used = self._running, slice(self._lanes)
+        episodes = np.where(running, self._episode, 0)
+        actions = np.zeros((len(running), self._world.num_actions), np.float32)
+        actions[used] = self._actor.act(self._fresh[used], episodes[used], observations[used])
         self._fresh[:] = False
         if not np.isfinite(actions[running]).all():
             self._blame(observations)
@@ -255,7 +257,7 @@ class _Group:
             self._run.observations[self._episode[ended], self._time[ended]] = observations[ended]
         self._run.terminated[self._episode[ended]] = terminated[ended]
         self._run.lengths[self._episode[ended]] = self._time[ended]
-        self._episode[ended] += self._stride
+        self._episode[ended] += 2 * self._lanes
         self._attempts[ended] = 0
         self._running &= ~ended
         self._due |= ended & (self._episode < self._run.episodes)
