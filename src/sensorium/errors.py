@@ -70,6 +70,8 @@ def did_you_mean(kind: str, name: str, choices: Iterable[str]) -> UnknownNameErr
     near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
     if near:
         hint = f"did you mean {' or '.join(repr(match) for match in near)}?"
-    else:
+    elif choices:
         hint = f"there are {', '.join(repr(choice) for choice in choices)}."
+    else:
+        hint = "there is none at all."
     return UnknownNameError(f"There is no {kind} {name!r}; {hint}")
