@@ -130,14 +130,16 @@ def test_numbers_out_of_range(build, sentence):
 def test_one_of_several_is_drawn_for_each_episode():
     either = OneOf((Identity(), Shuffle(), compose(NoiseChannels(1), Drop(1))))
     check_perturbation(either)
+    init = jax.jit(lambda key: either.init(key, 5))
+    apply, sources = jax.jit(either.apply), jax.jit(lambda state: either.sources(state, 5))
     kinds = set()
     for seed in range(30):
-        state = either.init(jax.random.key(seed), 5)
-        before = either.sources(state, 5)
+        state = init(jax.random.key(seed))
+        before = sources(state)
         shown = []
         for step in range(3):
-            seen, state = either.apply(jax.random.key(step), state, jnp.arange(5.0))
-            np.testing.assert_array_equal(either.sources(state, 5), before)
+            seen, state = apply(jax.random.key(step), state, np.arange(5.0, dtype=np.float32))
+            np.testing.assert_array_equal(sources(state), before)
             shown.append(np.asarray(seen))
         from_world = np.asarray(before) >= 0
         for seen in shown:  # each channel carries what it is said to
