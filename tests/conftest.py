@@ -34,6 +34,14 @@ def _forget_compiled_code():
     jax.clear_caches()
 
 
+@pytest.fixture(scope="module")
+def compiled_in_a_hurry():
+    """XLA optimises little: for modules whose programs take longer to compile than to run."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
 
 

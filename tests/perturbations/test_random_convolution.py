@@ -17,6 +17,8 @@ from sensorium.perturbations import (
     perturb,
 )
 
+pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
+
 SHAPE = (24, 32, 3)
 ALWAYS = RandomConvolution(alpha=0.0, every=0)
 

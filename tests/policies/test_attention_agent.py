@@ -17,6 +17,8 @@ from sensorium.policies import (
 )
 from sensorium.rollout import DeviceEngine
 
+pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
+
 SENSES = (96, 96, 3)
 
 

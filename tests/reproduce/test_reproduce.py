@@ -13,6 +13,8 @@ from sensorium.errors import ConfigError, UnknownNameError
 from sensorium.policies import AttentionAgentConfig, VisionAttentionNeuronConfig, to_vector
 from sensorium.serialisation import save_pytree
 
+pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
+
 
 @pytest.fixture
 def small_zoo(tmp_path, monkeypatch):

@@ -14,6 +14,8 @@ from sensorium.perturbations import NoiseChannels, Reshuffle, compose
 from sensorium.policies import to_vector
 from sensorium.recipes import Recipe
 
+pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
+
 
 def tiny(name="cartpole-pi-evolution", **changes):
     numbers = dict(generations=4, population=6, rollouts=2, checkpoint_every=2) | changes
