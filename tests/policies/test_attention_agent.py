@@ -50,12 +50,11 @@ def test_it_acts_on_places_alone():
     assert not np.allclose(action, moved)
 
 
-def test_it_drives_in_the_engine(monkeypatch):
-    monkeypatch.setattr("sensorium.envs.CarRacing.max_steps", 50)
+def test_it_drives_in_the_engine():
     engine = DeviceEngine(make("CarRacing"))
     keys = jax.random.split(jax.random.key(0), 1)
     episodes = engine.run_population(as_population(agent()), keys)
-    assert episodes.rewards.shape == (1, 1, 50)
+    assert episodes.rewards.shape == (1, 1, 1000)
     assert float(episodes.rewards[0, 0, 0]) > 0
 
 
