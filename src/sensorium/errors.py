@@ -70,8 +70,6 @@ def did_you_mean(kind: str, name: str, choices: Iterable[str]) -> UnknownNameErr
     near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
     if near:
         hint = f"did you mean {' or '.join(repr(match) for match in near)}?"
-    elif choices:
-        hint = f"there are {', '.join(repr(choice) for choice in choices)}."
     else:
-        hint = "there is none at all."
+        hint = f"there are {', '.join(repr(choice) for choice in choices)}."
     return UnknownNameError(f"There is no {kind} {name!r}; {hint}")
