@@ -57,7 +57,9 @@ def _draw(key: Key, height: int, width: int) -> UInt8[Array, "height width 3"]:
     spots = (spots - jnp.mean(spots)) / jnp.std(spots)
     step = jax.random.uniform(keys[3], minval=0.4, maxval=1.5)
     spots = jnp.where(jax.random.bernoulli(keys[4]), jnp.round(spots / step) * step, spots)
-    contrast = jax.random.uniform(keys[5], minval=10.0, maxval=80.0)
+    # Often hardly any: in front of one flat shade, nothing but the edges of the road is there to be seen
+    contrast = 80.0 * jax.random.uniform(keys[5]) ** 2
     tint = colourful * jax.random.uniform(keys[6], (3,), minval=-75.0, maxval=75.0)
-    brightness = tint + jax.random.uniform(keys[7], minval=60.0, maxval=195.0)
+    # More than half are darker than the road, which CarRacing's own grass never is
+    brightness = tint + 20.0 + 215.0 * jax.random.uniform(keys[7]) ** 1.5
     return jnp.clip(jnp.round(brightness + contrast * spots), 0, 255).astype(jnp.uint8)
