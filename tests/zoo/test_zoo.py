@@ -26,6 +26,8 @@ def test_every_agent_has_a_card_that_fits(name):
         "carracing-attention-agent",
         "carracing-attention-agent-clone",
         "carracing-cnn",
+        "carracing-nla",
+        "carracing-nla-published",
         "carracing-pi",
         "carracing-pi-backgrounds",
     )
