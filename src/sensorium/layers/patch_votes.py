@@ -20,7 +20,7 @@ from sensorium.layers.blockwise import sum_over_blocks
 from sensorium.layers.linear import Linear
 from sensorium.types import Key, Picture
 
-ROWS_AT_A_TIME: int | None = 32  # of the attention matrix at a time, which then stays in the cache
+ROWS_AT_A_TIME: int | None = 64  # of the attention matrix at a time, which then stays in the cache
 
 
 class PatchVotes(eqx.Module):
@@ -153,19 +153,14 @@ def _votes_forth(queries: Array, keys: Array) -> tuple[Array, tuple[Array, Array
 
 
 def _votes_back(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
-    """The rows once more, and products of them with a few columns: again no whole matrix is held."""
+    """The rows once more; again no whole matrix is held."""
     queries, keys = kept
-    width = keys.shape[1]
-    columns = jnp.concatenate([gradient[:, None], gradient[:, None] * keys, keys], 1)
 
     def answer(block: Float[Array, "D rows"]) -> tuple[Array, Array]:
         weights, total = _softmax(block, keys)
-        shares = weights / total
-        mean, weighted, plain = jnp.split(shares.T @ columns, [1, 1 + width], -1)
-        asked = block.T
-        both = shares @ jnp.concatenate([asked, mean * asked], 1)
-        to_keys = gradient[:, None] * both[:, :width] - both[:, width:]
-        return to_keys, (weighted - mean * plain).T
+        mean = gradient @ weights / total
+        to_scores = weights * ((gradient[:, None] - mean) / total)
+        return to_scores @ block.T, keys.T @ to_scores
 
     to_keys, to_queries = sum_over_blocks(answer, queries.T, ROWS_AT_A_TIME)
     return to_queries.T, to_keys
