@@ -1,6 +1,7 @@
 """Runs: what they keep, what they refuse, and that resuming changes nothing."""
 
 import json
+import shutil
 import signal
 import threading
 
@@ -13,20 +14,33 @@ from sensorium.errors import AgentFileError, RunError, UnknownNameError
 from sensorium.perturbations import NoiseChannels, Reshuffle, compose
 from sensorium.policies import to_vector
 from sensorium.recipes import Recipe
+from sensorium.training import ShortHorizonConfig
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
 
 
 def tiny(name="cartpole-pi-evolution", **changes):
     numbers = dict(generations=4, population=6, rollouts=2, checkpoint_every=2) | changes
-    recipe = recipes.find(name).override(**numbers)
+    recipe = recipes.find(name)
+    if isinstance(recipe.trainer, ShortHorizonConfig):
+        numbers |= dict(horizon=8, updates_per_generation=4)
+    recipe = recipe.override(**numbers)
     return Recipe.from_json(recipe.to_json() | {"test_every": 2, "test_episodes": 4})
 
 
-@pytest.fixture(autouse=True)
-def short_episodes(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def short_episodes():
     """Episodes of 50 steps: what is tested here does not depend on their length."""
-    monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 50)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 50)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(short_episodes, tmp_path_factory):
+    """A run that nothing has disturbed, and the agent that came of it."""
+    directory = tmp_path_factory.mktemp("whole")
+    return directory, recipes.train(tiny(), directory, quiet=True)
 
 
 @pytest.mark.parametrize("name", recipes.RECIPES)
@@ -43,18 +57,18 @@ def test_recipe_with_nested_perturbations_survives_json():
     assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
 
 
-def test_a_run_keeps_everything(tmp_path):
-    best = recipes.train(tiny(), tmp_path / "run", quiet=True)
-    kept = {path.name for path in (tmp_path / "run").iterdir()}
+def test_a_run_keeps_everything(whole):
+    directory, best = whole
+    kept = {path.name for path in directory.iterdir()}
     assert kept >= {
         "recipe.json", "versions.json", "metrics.jsonl", "tensorboard", "last.safetensors",
         "best.safetensors",
     }  # fmt: skip
-    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines()]
     assert [row["generation"] for row in rows] == [1, 2, 3, 4]
     assert rows[-1]["best_test"] == max(row["test"] for row in rows if row["test"] is not None)
     assert all(row["env_steps_per_second"] > 0 for row in rows)
-    loaded = zoo.load(tmp_path / "run")
+    loaded = zoo.load(directory)
     np.testing.assert_array_equal(to_vector(loaded.policy), to_vector(best))
 
 
@@ -86,7 +100,7 @@ def test_resuming_changes_nothing(name, tmp_path):
     recipe = tiny(name, population=4)
     recipes.train(recipe, tmp_path / "whole", quiet=True)
     whole = _arrays(tmp_path / "whole" / "last.safetensors")
-    for stop in (1, 2, 3):
+    for stop in (1, 3):  # before the first checkpoint, and after one with a generation lost
         run = tmp_path / f"stopped after {stop}"
         with pytest.raises(_Stop):
             recipes.train(recipe, run, quiet=True, on_generation=_stop_after(stop))
@@ -103,7 +117,7 @@ def _arrays(path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_checkpoint_first(number, tmp_path):
+def test_signals_checkpoint_first(number, whole, tmp_path):
     assert threading.current_thread() is threading.main_thread()
 
     def interrupt(row):
@@ -115,21 +129,18 @@ def test_signals_checkpoint_first(number, tmp_path):
         recipes.train(tiny(), tmp_path / "run", quiet=True, on_generation=interrupt)
     assert signal.getsignal(number) is before
     recipes.resume(tmp_path / "run", quiet=True)
-    recipes.train(tiny(), tmp_path / "whole", quiet=True)
     last = "last.safetensors"
-    assert _arrays(tmp_path / "run" / last) == _arrays(tmp_path / "whole" / last)
+    assert _arrays(tmp_path / "run" / last) == _arrays(whole[0] / last)
 
 
-def test_a_directory_with_a_run_is_not_overwritten(tmp_path):
-    recipes.train(tiny(), tmp_path, quiet=True)
+def test_a_directory_with_a_run_is_not_overwritten(whole):
     with pytest.raises(RunError, match="already holds a run of 'cartpole-pi-evolution'"):
-        recipes.train(tiny("cartpole-pi"), tmp_path, quiet=True)
+        recipes.train(tiny("cartpole-pi"), whole[0], quiet=True)
 
 
-def test_a_checkpoint_of_another_recipe_is_refused(tmp_path):
-    recipes.train(tiny(), tmp_path / "a", quiet=True)
-    recipes.train(tiny("cartpole-fnn"), tmp_path / "b", quiet=True)
-    (tmp_path / "a/last.safetensors").replace(tmp_path / "b/last.safetensors")
+def test_a_checkpoint_of_another_recipe_is_refused(whole, tmp_path):
+    recipes.train(tiny("cartpole-fnn", generations=1), tmp_path / "b", quiet=True)
+    shutil.copy(whole[0] / "last.safetensors", tmp_path / "b/last.safetensors")
     with pytest.raises(RunError, match=r"cannot be resumed: .* belongs to another architecture"):
         recipes.resume(tmp_path / "b", quiet=True)
 
