@@ -46,6 +46,16 @@ TEACHER = Recipe(
     test_episodes=32,
 )
 
+
+def _taught(student: Recipe, generations: int, teacher_generations: int) -> Recipe:
+    """A student whose learning rate falls over as many generations as it is taught."""
+    return student.override(
+        generations=generations,
+        total_generations=generations,
+        teacher_generations=teacher_generations,
+    )
+
+
 # A tenth of a turn of the wheel is much, a tenth of the gas is not
 _IMITATION = ImitationConfig(
     teacher="carracing-teacher",
@@ -96,12 +106,10 @@ PI_STUDENT = dataclasses.replace(
 
 NLA_STUDENT, NLA_PUBLISHED_STUDENT = (
     dataclasses.replace(
-        PI_STUDENT,
+        _taught(PI_STUDENT, generations=60, teacher_generations=30),
         name=name,
         summary=f"The same with nonlinear attention, {form}.",
         policy=dataclasses.replace(_PI_POLICY, key_map=key_map),
-        trainer=dataclasses.replace(_PI_IMITATION, total_generations=60, teacher_generations=30),
-        generations=60,
         test_episodes=32,
     )
     for name, form, key_map in (
@@ -112,20 +120,22 @@ NLA_STUDENT, NLA_PUBLISHED_STUDENT = (
 
 # With nonlinear keys: by the same lesson the loss falls further (docs/experiments.md)
 PI_OF_BACKGROUNDS = dataclasses.replace(
-    NLA_STUDENT,
+    _taught(NLA_STUDENT, generations=240, teacher_generations=30),
     name="carracing-pi-backgrounds",
     summary="AttentionNeuron agent with nonlinear attention, taught in front of random backgrounds.",
-    trainer=dataclasses.replace(_PI_IMITATION, total_generations=240, teacher_generations=30),
     perturbation=compose(OneOf((Identity(), RandomBackground(), RandomBackground())), HideRows()),
     start="carracing-nla",
-    generations=240,
     test_episodes=64,
+)
+
+_BRIEFLY_TAUGHT = _taught(STUDENT, generations=60, teacher_generations=30).override(
+    action_noise=0.03, test_episodes=32
 )
 
 # AttentionAgent's authors trained three where grass is noise: does who may look at less look at the road?
 NOISE_STUDENTS = tuple(
     dataclasses.replace(
-        STUDENT,
+        _BRIEFLY_TAUGHT,
         name=f"carracing-noise-{top}",
         summary=f"AttentionAgent of {top} places, taught where grass is noise.",
         policy=AttentionAgentConfig(top=top),
@@ -135,12 +145,11 @@ NOISE_STUDENTS = tuple(
 )
 
 CONVOLUTIONAL = dataclasses.replace(
-    STUDENT,
+    _taught(PI_STUDENT, generations=40, teacher_generations=20),
     name="carracing-cnn",
     summary="Convolutional agent (half as wide as that of Mnih et al. 2015), taught likewise.",
     policy=ConvolutionalConfig(channels=(16, 32, 32), hidden_sizes=(256,)),
-    trainer=dataclasses.replace(_PI_IMITATION, total_generations=40, teacher_generations=20),
-    generations=40,
+    perturbation=STUDENT.perturbation,
     test_episodes=32,
 )
 
@@ -154,7 +163,7 @@ NETRAND = dataclasses.replace(
 )
 
 NETRAND_ATTENTION = dataclasses.replace(
-    STUDENT,
+    _BRIEFLY_TAUGHT,
     name="carracing-netrand-attention-agent",
     summary="AttentionAgent behind NetRand's random layer, without NetRand's loss on features.",
     perturbation=RandomConvolution(),
