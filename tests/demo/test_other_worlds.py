@@ -126,6 +126,9 @@ def test_gymnasiums_own_cars_are_seen_by_our_agents(cars, offer, tmp_path):
     assert not seen["arrived"][10:80, :6].any()  # a bar
     assert seen["looked"].shape == (len(session.about()["corners"]),)
     assert seen["lead"]["total"] > 0
+    # Its rival drives an environment of its own
+    assert session.about()["rival"] == "carracing-cnn"
+    assert seen["rival"]["total"] != seen["lead"]["total"]
     session.close()
 
 

@@ -25,6 +25,7 @@ RIVALS = {
     "CartPoleSwingUpHarder": "cartpole-fnn",
     "gym:AntBulletEnv-v0": "ant-fnn",
     "CarRacing": "carracing-cnn",
+    "gym:CarRacing-v3": "carracing-cnn",
 }
 """The feed-forward agent of each world."""
 
