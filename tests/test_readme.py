@@ -13,6 +13,7 @@ from sensorium.reproduce.published import (
     AA_NOISE,
     AA_TABLE_3,
     AA_TABLE_4,
+    AA_TRAINED_IN_NOISE,
     AN_TABLE_5,
     AN_TABLE_6,
     AN_TABLE_6_ANT,
@@ -47,9 +48,9 @@ COLUMNS = {
         "bars": "bars",
         "blob": "blob",
         "background hills": "hills",
-        "background waves": "waves",
         "background mosaic": "mosaic",
         "background crossroads": "crossroads",
+        "background noise": "noise",
         "shuffled": "shuffled",
         "reshuffled every 25": "every 25",
     },
@@ -61,6 +62,7 @@ PAPERS = {
         "carracing-attention-agent": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
         "carracing-pi": AN_TABLE_5,
         "carracing-pi-backgrounds": AN_TABLE_5,
+        **{f"carracing-noise-{top}": row for top, row in AA_TRAINED_IN_NOISE.items()},
     }.get(name, {}),
 }
 
