@@ -1,11 +1,14 @@
 """AttentionAgent: its size, what it looks at, and what it refuses to look at."""
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sensorium import recipes, zoo
 from sensorium.envs import make
 from sensorium.errors import ConfigError, ObservationError
 from sensorium.policies import (
@@ -50,6 +53,39 @@ def test_it_acts_on_places_alone():
     assert not np.allclose(action, moved)
 
 
+def test_told_of_more_places_it_acts_as_before_and_of_fewer_on_the_best():
+    policy = agent()
+    picture = jax.random.randint(jax.random.key(1), SENSES, 0, 256).astype(jnp.uint8)
+
+    def act(policy):
+        action, _, _ = policy.step(picture, policy.initial_carry(SENSES))
+        return np.asarray(action)
+
+    more, fewer = policy.with_top(25), policy.with_top(4)
+    np.testing.assert_allclose(act(more), act(policy), atol=1e-6)
+    assert more.num_attended == 25
+    deaf = policy.lstm.weight_ih.at[:, 8:].set(0)
+    deaf = eqx.tree_at(lambda policy: policy.lstm.weight_ih, policy, deaf)
+    np.testing.assert_allclose(act(fewer), act(deaf), atol=1e-6)
+    assert not np.allclose(act(fewer), act(policy))
+    assert num_parameters(fewer) == num_parameters(agent(top=4))
+    with pytest.raises(ConfigError, match="1 patch or more, not 0"):
+        policy.with_top(0)
+
+
+@pytest.mark.parametrize("top", [5, 20])
+def test_training_starts_from_an_agent_of_other_places(top):
+    recipe = recipes.find("carracing-attention-agent").override(start="carracing-attention-agent")
+    recipe = dataclasses.replace(recipe, policy=AttentionAgentConfig(top=top))
+    start = zoo.find_start(recipe)
+    assert start.num_attended == top
+    shipped = zoo.load("carracing-attention-agent").policy
+    np.testing.assert_array_equal(start.look.key.weight, shipped.look.key.weight)
+    larger = dataclasses.replace(recipe, policy=AttentionAgentConfig(top=top, hidden_size=32))
+    with pytest.raises(ConfigError, match="cannot be its start"):
+        zoo.find_start(larger)
+
+
 def test_it_drives_in_the_engine():
     engine = DeviceEngine(make("CarRacing"))
     keys = jax.random.split(jax.random.key(0), 1)
@@ -66,6 +102,7 @@ def test_it_drives_in_the_engine():
         ((5, 96, 3), {}, "smaller than a patch of 7"),
         ((7, 11, 3), {}, "has 2 patches, fewer than the 10"),
         (SENSES, {"stride": 0}, "at least 1"),
+        (SENSES, {"top": 0}, "1 patch or more, not 0"),
     ],
 )
 def test_what_it_cannot_look_at_is_refused(senses, settings, sentence):

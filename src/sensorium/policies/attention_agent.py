@@ -73,6 +73,23 @@ class AttentionAgent(SeeingPolicy):
         """Of the pictures that it sees."""
         return self.look.query.weight.shape[1] // self.look.patch_size**2
 
+    def with_top(self, top: int) -> "AttentionAgent":
+        """The same agent, told of another number of places.
+
+        Of more: those that are new have no say yet, so it acts as before. Of fewer: the best of them.
+
+        Args:
+            top: K, at least 1.
+
+        Raises:
+            ConfigError: It would be told of none.
+        """
+        _check_top(top)
+        heard = self.lstm.weight_ih[:, : 2 * top]
+        heard = jnp.pad(heard, ((0, 0), (0, 2 * top - heard.shape[1])))
+        agent = eqx.tree_at(lambda agent: agent.lstm.weight_ih, self, heard)
+        return dataclasses.replace(agent, top=top)
+
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
         """Those that vote."""
         size = self.look.patch_size
@@ -101,6 +118,11 @@ class AttentionAgent(SeeingPolicy):
         return self.output(memory.hidden), memory
 
 
+def _check_top(top: int) -> None:
+    if top < 1:
+        raise ConfigError(f"An AttentionAgent looks at 1 patch or more, not {top}.")
+
+
 @dataclasses.dataclass(frozen=True)
 class AttentionAgentConfig:
     """An AttentionAgent; the defaults are the paper's for CarRacing, 3,667 parameters."""
@@ -121,7 +143,8 @@ class AttentionAgentConfig:
     """What products of queries and keys are divided by: √message_size; √147 in the agents of 2020."""
 
     def build(self, senses: Senses, num_actions: int, key: Key) -> AttentionAgent:
-        """Draw an agent; ConfigError if `senses` are no pictures that it can look at."""
+        """Draw an agent; ConfigError if `senses` are no pictures that it can look at, or it looks at none."""
+        _check_top(self.top)
         key_look, key_lstm, key_output = jax.random.split(key, 3)
         agent = AttentionAgent(
             look=PatchVotes(

@@ -15,7 +15,7 @@ from sensorium.bridges.sb3 import load_model
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError, RunError
 from sensorium.perturbations import Identity
-from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
+from sensorium.policies import AttentionAgent, ConvolutionalConfig, FeedForwardConfig, Policy
 from sensorium.recipes import Recipe
 from sensorium.training import CloningConfig, ImitationConfig, PpoConfig, RunDirectory
 from sensorium.training.ppo import Teaching, train_teacher
@@ -138,6 +138,8 @@ def _named_agents(recipe: Recipe) -> dict[str, Any]:
 def find_start(recipe: Recipe) -> Policy | None:
     """The policy that a recipe starts from; None if it draws one.
 
+    An AttentionAgent may look at another number of places there; it is told of as many as the recipe's.
+
     Raises:
         UnknownNameError: There is no such agent.
         AgentFileError: The file is missing or damaged.
@@ -146,6 +148,8 @@ def find_start(recipe: Recipe) -> Policy | None:
     if not recipe.start:
         return None
     policy, wanted = load(recipe.start).policy, recipe.outline()
+    if isinstance(policy, AttentionAgent) and isinstance(wanted, AttentionAgent):
+        policy = policy.with_top(wanted.top)
     shapes = [str(jax.tree.map(lambda leaf: leaf.shape, tree)) for tree in (policy, wanted)]
     if shapes[0] != shapes[1]:
         raise ConfigError(
