@@ -75,13 +75,24 @@ def load(source: Path | str) -> Agent:
         UnknownNameError: There is no such agent; the nearest names are given.
         AgentFileError: The file is damaged, or does not fit its own description.
     """
+    return _load_file(_find(source))
+
+
+def read_card(source: Path | str) -> dict[str, Any]:
+    """The card of an agent alone, as `Agent.card`; its weights are not read. Raises as `load` does."""
+    path = _find(source)
+    return _read_card(path, read_header(path))
+
+
+def _find(source: Path | str) -> Path:
+    """The file of an agent."""
     path = Path(source)
     if path.is_dir():
         if not (path / BEST).exists():
             raise AgentFileError(f"{path} has no {BEST} yet: no test has been made in that run.")
-        return _load_file(path / BEST)
+        return path / BEST
     if path.is_file() or path.suffix or len(path.parts) > 1:
-        return _load_file(path)
+        return path
     shipped = zoo_directory() / f"{source}.safetensors"
     if not shipped.is_file():
         if not names():
@@ -89,7 +100,7 @@ def load(source: Path | str) -> Agent:
                 f"There is no agent {str(source)!r}: the zoo, {zoo_directory()}, holds none at all."
             )
         raise did_you_mean("agent", str(source), names())
-    return _load_file(shipped)
+    return shipped
 
 
 def _load_file(path: Path) -> Agent:

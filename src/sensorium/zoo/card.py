@@ -2,26 +2,28 @@
 
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from sensorium.evaluation.report import console_for, write
-from sensorium.zoo.agent import load, names
+from sensorium.recipes import RECIPES
+from sensorium.zoo.agent import names, read_card
 
 
 def show_all(json: str | None) -> None:
     """Print every agent and every recipe; the agents' cards as JSON if asked."""
-    from sensorium.recipes import RECIPES
-
-    cards = {name: load(name).card for name in names()}
+    cards = {name: read_card(name) for name in names()}
     write(cards, json)
-    agents = Table(title="Trained agents, mean ± standard deviation")
+    # Without frames, as 80 columns have no room for them
+    title, narrow = "Trained agents, mean ± standard deviation", (0, 1, 0, 0)
+    agents = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, padding=narrow)
     agents.add_column("agent", no_wrap=True)
-    for column in ("parameters", "plain", "shuffled", "+5 noise"):
-        agents.add_column(column, justify="right")
+    for column in ("params", "plain", "shuffled", "+5 noise"):
+        agents.add_column(column, justify="right", no_wrap=True)
     for name, card in cards.items():
         scores = (_mean(card, senses) for senses in ("plain", "shuffled", "+5 noise channels"))
         agents.add_row(name, str(card.get("parameters", "-")), *scores)
-    recipes = Table(title="Recipes, for `sensorium train`", show_header=False)
+    recipes = Table(title="Recipes, for `sensorium train`", show_header=False, box=box.SIMPLE)
     recipes.add_column(no_wrap=True)
     recipes.add_column()
     for name, recipe in RECIPES.items():
@@ -31,7 +33,7 @@ def show_all(json: str | None) -> None:
 
 def show_card(agent: str, json: str | None) -> None:
     """Print the card of one agent."""
-    card = load(agent).card
+    card = read_card(agent)
     write(card, json)
     table = Table(title=agent, show_header=False)
     for name, value in card.items():
