@@ -28,6 +28,7 @@ def test_every_agent_has_a_card_that_fits(name):
         "carracing-cnn",
         "carracing-nla",
         "carracing-nla-published",
+        "carracing-noise-10",
         "carracing-pi",
         "carracing-pi-backgrounds",
     )
