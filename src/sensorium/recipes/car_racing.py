@@ -155,7 +155,7 @@ NOISE_STUDENT_OF_FEWER = dataclasses.replace(
     summary="AttentionAgent of 5 places, taught where grass is noise, with the eyes of that of ten.",
     policy=AttentionAgentConfig(top=5),
     start="carracing-noise-10",
-)
+).override(learning_rate=1e-3)
 
 CONVOLUTIONAL = dataclasses.replace(
     _taught(PI_STUDENT, generations=40, teacher_generations=20),
