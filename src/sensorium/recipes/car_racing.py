@@ -133,26 +133,26 @@ _BRIEFLY_TAUGHT = _taught(STUDENT, generations=60, teacher_generations=30).overr
 )
 
 # AttentionAgent's authors trained three where grass is noise: does who may look at less look at the road?
-NOISE_STUDENT = dataclasses.replace(
-    _BRIEFLY_TAUGHT,
+NOISE_10 = dataclasses.replace(
+    _taught(_BRIEFLY_TAUGHT, generations=90, teacher_generations=30),
     name="carracing-noise-10",
     summary="AttentionAgent of 10 places, taught where grass is noise.",
     perturbation=NoiseBackground(),
-).override(generations=90, total_generations=90)
+)
 
-NOISE_STUDENT_OF_MORE = dataclasses.replace(
+NOISE_20 = dataclasses.replace(
     _BRIEFLY_TAUGHT,
     name="carracing-noise-20",
     summary="AttentionAgent of 20 places, taught where grass is noise.",
     policy=AttentionAgentConfig(top=20),
-    perturbation=NOISE_STUDENT.perturbation,
+    perturbation=NOISE_10.perturbation,
 )
 
 # By itself one of five places does not find out where to look (docs/experiments.md)
-NOISE_STUDENT_OF_FEWER = dataclasses.replace(
-    _taught(NOISE_STUDENT, generations=40, teacher_generations=20),
+NOISE_5 = dataclasses.replace(
+    _taught(NOISE_10, generations=40, teacher_generations=20),
     name="carracing-noise-5",
-    summary="AttentionAgent of 5 places, taught where grass is noise, with the eyes of that of ten.",
+    summary="AttentionAgent of 5 places, which went on in noise from that of ten.",
     policy=AttentionAgentConfig(top=5),
     start="carracing-noise-10",
 ).override(learning_rate=1e-3)
@@ -210,9 +210,9 @@ RECIPES = (
     NLA_STUDENT,
     NLA_PUBLISHED_STUDENT,
     PI_OF_BACKGROUNDS,
-    NOISE_STUDENT,
-    NOISE_STUDENT_OF_MORE,
-    NOISE_STUDENT_OF_FEWER,
+    NOISE_10,
+    NOISE_20,
+    NOISE_5,
     CONVOLUTIONAL,
     NETRAND,
     NETRAND_ATTENTION,
