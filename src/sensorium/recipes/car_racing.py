@@ -141,11 +141,10 @@ NOISE_10 = dataclasses.replace(
 )
 
 NOISE_20 = dataclasses.replace(
-    _BRIEFLY_TAUGHT,
+    _taught(NOISE_10, generations=60, teacher_generations=30),
     name="carracing-noise-20",
     summary="AttentionAgent of 20 places, taught where grass is noise.",
     policy=AttentionAgentConfig(top=20),
-    perturbation=NOISE_10.perturbation,
 )
 
 # By itself one of five places does not find out where to look (docs/experiments.md)

@@ -79,9 +79,14 @@ def load(source: Path | str) -> Agent:
 
 
 def read_card(source: Path | str) -> dict[str, Any]:
-    """The card of an agent alone, as `Agent.card`; its weights are not read. Raises as `load` does."""
+    """The card of an agent alone, as `Agent.card`: neither recipe nor weights are looked at.
+
+    Raises:
+        UnknownNameError: There is no such agent; the nearest names are given.
+        AgentFileError: The file is damaged, or holds no agent.
+    """
     path = _find(source)
-    return _read_card(path, read_header(path))
+    return _read_card(path, _agent_header(path))
 
 
 def _find(source: Path | str) -> Path:
@@ -103,10 +108,15 @@ def _find(source: Path | str) -> Path:
     return shipped
 
 
-def _load_file(path: Path) -> Agent:
+def _agent_header(path: Path) -> dict[str, Any]:
     header = read_header(path)
     if "recipe" not in header:
         raise AgentFileError(f"{path} holds no agent: its header names no recipe.")
+    return header
+
+
+def _load_file(path: Path) -> Agent:
+    header = _agent_header(path)
     try:
         recipe = Recipe.from_json(header["recipe"])
         like = recipe.outline()

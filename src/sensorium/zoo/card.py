@@ -7,7 +7,7 @@ from rich.table import Table
 
 from sensorium.evaluation.report import console_for, write
 from sensorium.recipes import RECIPES
-from sensorium.zoo.agent import names, read_card
+from sensorium.zoo.agent import load, names, read_card
 
 
 def show_all(json: str | None) -> None:
@@ -33,7 +33,7 @@ def show_all(json: str | None) -> None:
 
 def show_card(agent: str, json: str | None) -> None:
     """Print the card of one agent."""
-    card = read_card(agent)
+    card = load(agent).card
     write(card, json)
     table = Table(title=agent, show_header=False)
     for name, value in card.items():
