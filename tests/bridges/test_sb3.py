@@ -97,8 +97,9 @@ def test_the_agent_of_ours_is_the_model_of_theirs(run):
     ours = AgentTeacher(zoo.load(run).policy, world)
     theirs = Sb3Teacher(model, world)
     seen = np.random.default_rng(0).normal(size=(3, 7, 2)).astype(np.float32) * 3
-    np.testing.assert_allclose(ours.label(seen), theirs.label(seen), atol=1e-5)
-    assert np.abs(ours.label(seen)).max() == 1.0  # clipped, as theirs
+    done = np.zeros((3, 7, 2), np.float32)
+    np.testing.assert_allclose(ours.label(seen, done), theirs.label(seen, done), atol=1e-5)
+    assert np.abs(ours.label(seen, done)).max() == 1.0  # clipped, as theirs
     assert zoo.load(run).card["training_steps"] == 512
 
 
@@ -112,7 +113,8 @@ def test_a_zip_of_any_algorithm_is_a_teacher(run, tmp_path):
         model.save(tmp_path / "model.zip")
         teacher = Sb3Teacher(sb3.load_model(tmp_path / "model.zip"), world)
         expected = model.predict(seen[1, 2], deterministic=True)[0] / 2.0  # torque of 2 at most
-        np.testing.assert_allclose(teacher.label(seen)[1, 2], expected, atol=1e-6)
+        wanted = teacher.label(seen, np.zeros((2, 3, 1), np.float32))
+        np.testing.assert_allclose(wanted[1, 2], expected, atol=1e-6)
         with pytest.raises(ConfigError, match="is no feed-forward agent of PPO"):
             sb3.to_policy(model, FeedForwardConfig((4,), clipped=True), 3, 1)
 

@@ -15,7 +15,7 @@ from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
 from sensorium.recipes import Recipe
 from sensorium.rollout import HostEngine, make_world
 from sensorium.training import CloningConfig, EvolutionConfig, demonstrations
-from sensorium.training.demonstrations import collect, cut, read
+from sensorium.training.demonstrations import collect, cut, previous, read
 from sensorium.training.teachers import AgentTeacher
 from sensorium.zoo import Agent
 
@@ -119,16 +119,31 @@ def test_dagger_asks_the_teacher_about_what_the_student_saw(expert, key):
         stacked = jax.tree.map(lambda leaf: leaf[None], student)
         seen = engine.transcribe(lambda: PolicyActor(stacked, world, keys), seeds_of(keys))
     assert seen.observations.shape == (5, 21, 2)  # what the world shows, without the noise
-    wanted = teacher.label(seen.observations[:, :-1])
+    wanted = teacher.label(seen.observations[:, :-1], previous(seen))
     first = np.clip(seen.observations[:, :-1, 0] / 3, -1, 1)
     np.testing.assert_allclose(wanted[..., 0], first, atol=1e-6)
     assert not np.allclose(seen.actions[..., 0], wanted[..., 0], atol=0.1)
 
 
+def test_a_teacher_with_a_memory_is_told_what_was_really_done(engine, key):
+    policy = AttentionNeuronConfig(num_queries=4).build(2, 2, key)
+    teacher = AgentTeacher(policy, engine.world)
+    seen = engine.transcribe(teacher.make_actor, np.arange(3))
+    shown = seen.observations[:, :-1]
+    own = teacher.label(shown, previous(seen))
+    for episode, length in enumerate(seen.lengths):
+        np.testing.assert_allclose(own[episode, :length], seen.actions[episode, :length], atol=1e-5)
+    others = previous(seen)
+    others[:, 3] += 0.5
+    changed = teacher.label(shown, others)
+    np.testing.assert_array_equal(changed[:, :3], own[:, :3])
+    assert not np.allclose(changed[:, 3], own[:, 3], atol=1e-3)
+
+
 def test_episodes_are_cut_into_sequences_that_know_what_was_done_before(expert, engine):
     teacher = AgentTeacher(expert, engine.world)
     seen = engine.transcribe(teacher.make_actor, np.arange(5))
-    wanted = teacher.label(seen.observations[:, :-1])
+    wanted = teacher.label(seen.observations[:, :-1], previous(seen))
     sequences = cut(seen, wanted, 8)
     assert sequences.lengths.sum() == seen.lengths.sum()
     assert sequences.observations.shape[1:] == (8, 2)

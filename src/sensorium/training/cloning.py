@@ -32,7 +32,7 @@ from sensorium.rollout import Engine
 from sensorium.rollout.acting import PolicyActor
 from sensorium.rollout.host import HostEngine, Transcript, seeds_of
 from sensorium.serialisation import load_arrays, save_arrays
-from sensorium.training.demonstrations import Sequences, collect, cut, join
+from sensorium.training.demonstrations import Sequences, collect, cut, join, previous
 from sensorium.training.teachers import Teacher
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
 from sensorium.types import Key, PyTree, Scalar
@@ -194,7 +194,7 @@ class Cloning(Trainer):
         return self._sequences
 
     def _labelled(self, seen: Transcript) -> Sequences:
-        wanted = self.teacher.label(seen.observations[:, :-1])
+        wanted = self.teacher.label(seen.observations[:, :-1], previous(seen))
         return cut(seen, wanted, self.config.steps)
 
     def _let_student_act(self, state: CloningState) -> Transcript:

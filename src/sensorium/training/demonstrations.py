@@ -94,14 +94,18 @@ class Sequences(NamedTuple):
     lengths: Int[np.ndarray, " S"]
 
 
+def previous(seen: Transcript) -> Float[np.ndarray, "E T A"]:
+    """The action before each step; zeros at the start."""
+    return np.concatenate([np.zeros_like(seen.actions[:, :1]), seen.actions[:, :-1]], axis=1)
+
+
 def cut(seen: Transcript, wanted: Float[np.ndarray, "E T A"], steps: int) -> Sequences:
     """Cut episodes into sequences of `steps` steps."""
-    previous = np.concatenate([np.zeros_like(seen.actions[:, :1]), seen.actions[:, :-1]], axis=1)
     stretches = []
     for start in range(0, seen.actions.shape[1], steps):
         left = np.clip(seen.lengths - start, 0, steps)
         keep, stretch = left > 0, slice(start, start + steps)
-        arrays = (seen.observations[:, :-1], previous, wanted)
+        arrays = (seen.observations[:, :-1], previous(seen), wanted)
         observations, before, then = (_pad(array[keep, stretch], steps) for array in arrays)
         stretches.append(Sequences(observations, before, then, left[keep]))
     return join(*stretches)

@@ -24,8 +24,15 @@ class Teacher(abc.ABC):
         """An actor for the host engine."""
 
     @abc.abstractmethod
-    def label(self, observations: Float[np.ndarray, "E T N"]) -> Float[np.ndarray, "E T A"]:
-        """What it would do at each step of E episodes, having seen all that came before."""
+    def label(
+        self, observations: Float[np.ndarray, "E T N"], previous: Float[np.ndarray, "E T A"]
+    ) -> Float[np.ndarray, "E T A"]:
+        """What it would do at each step of E episodes, having seen all that came before.
+
+        Args:
+            observations: At each step, unperturbed.
+            previous: The action before each step, whoever chose it; zeros at the start.
+        """
 
 
 class Sb3Teacher(Teacher):
@@ -49,7 +56,9 @@ class Sb3Teacher(Teacher):
     def make_actor(self) -> Actor:
         return _Sb3Actor(self._predict)
 
-    def label(self, observations: Float[np.ndarray, "E T N"]) -> Float[np.ndarray, "E T A"]:
+    def label(
+        self, observations: Float[np.ndarray, "E T N"], previous: Float[np.ndarray, "E T A"]
+    ) -> Float[np.ndarray, "E T A"]:
         episodes, steps, sensors = observations.shape
         flat = observations.reshape(-1, sensors)
         parts = [self._predict(part) for part in np.array_split(flat, max(1, len(flat) // 8192))]
@@ -92,20 +101,27 @@ class AgentTeacher(Teacher):
             as_population(self._policy), self._world, jax.random.split(jax.random.key(0), 1)
         )
 
-    def label(self, observations: Float[np.ndarray, "E T N"]) -> Float[np.ndarray, "E T A"]:
-        return np.asarray(_act_along(self._policy, jnp.asarray(observations)))
+    def label(
+        self, observations: Float[np.ndarray, "E T N"], previous: Float[np.ndarray, "E T A"]
+    ) -> Float[np.ndarray, "E T A"]:
+        return np.asarray(
+            _act_along(self._policy, jnp.asarray(observations), jnp.asarray(previous))
+        )
 
 
 @eqx.filter_jit
-def _act_along(policy: Policy, observations: Float[Array, "E T N"]) -> Float[Array, "E T A"]:
-    def episode(readings: Array) -> Array:
-        def step(carry: Any, observation: Array) -> tuple[Any, Array]:
-            action, carry, _ = policy.step(observation, carry)
+def _act_along(
+    policy: Policy, observations: Float[Array, "E T N"], previous: Float[Array, "E T A"]
+) -> Float[Array, "E T A"]:
+    def episode(what: tuple[Array, Array]) -> Array:
+        def step(carry: Any, now: tuple[Array, Array]) -> tuple[Any, Array]:
+            observation, done = now
+            action, carry, _ = policy.step(observation, policy.told(carry, done))
             return carry, action
 
-        return jax.lax.scan(step, policy.initial_carry(readings.shape[1]), readings)[1]
+        return jax.lax.scan(step, policy.initial_carry(what[0].shape[1]), what)[1]
 
-    return jax.lax.map(episode, observations, batch_size=64)
+    return jax.lax.map(episode, (observations, previous), batch_size=64)
 
 
 def check_fit(
