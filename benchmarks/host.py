@@ -1,6 +1,6 @@
 """How much of the simulator's own speed is left when a population lives in it.
 
-    python benchmarks/host.py                     # the ant, a population of 64 agents, one episode each
+    python benchmarks/host.py                     # the ant, a population of 256 agents, one episode each
 
 In turns: the host engine runs the population, and bare processes, one a core, step the simulator through
 the very same actions with nothing else to do: one environment through all episodes, one after the other,
@@ -76,7 +76,8 @@ def _bare(work, world, seeds, actions, lengths, cores) -> float:
 def main(
     env: str = "gym:AntBulletEnv-v0",
     student: str = "ant-pi-clone",
-    population: int = 64,
+    population: int = 256,
+    lanes: int = 128,
     rounds: int = 3,
     json_file: Path | None = None,
 ) -> None:
@@ -86,6 +87,7 @@ def main(
         env: The world.
         student: The recipe whose architecture the population has, with random weights.
         population: Individuals; one episode each.
+        lanes: Episodes that run at a time.
         rounds: How often both are measured, in turns.
         json_file: Write figures here as well.
     """
@@ -111,7 +113,7 @@ def main(
     keys = jax.random.split(jax.random.key(0), 1)
     seeds = np.repeat(seeds_of(keys), population)
     figures = []
-    with HostEngine(world) as engine:
+    with HostEngine(world, lanes=lanes) as engine:
         seen = engine.transcribe(lambda: PolicyActor(policies, world, keys), seeds)  # and compile
         actions = world.to_env_actions(seen.actions.reshape(-1, world.num_actions))
         actions = actions.reshape(population, world.max_steps, -1)
@@ -136,6 +138,7 @@ def main(
         "env": env,
         "machine": f"{platform.machine()}, {cores} cores",
         "population": population,
+        "lanes": lanes,
         "steps": int(seen.lengths.sum()),
         "rounds": figures,
     }
