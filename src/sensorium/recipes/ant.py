@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from sensorium.perturbations import Identity, Shuffle
+from sensorium.perturbations import Identity, OneOf, Reshuffle, Shuffle
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, KeyMap
 from sensorium.recipes.recipe import Recipe
 from sensorium.training import (
@@ -22,7 +22,6 @@ _NLA = dataclasses.replace(_PAPER, key_map=KeyMap.NLA_INVARIANT)
 _NLA_PUBLISHED = dataclasses.replace(_PAPER, key_map=KeyMap.NLA_PUBLISHED)
 
 _CLONING = CloningConfig(teacher="ant-fnn", learning_rate=3e-3, total_batches=640)
-
 FEED_FORWARD = Recipe(
     name="ant-fnn",
     summary="Feed-forward teacher, trained by PPO of Stable-Baselines3: good, until its inputs move.",
@@ -89,6 +88,27 @@ WALKER_WIDE = dataclasses.replace(
     start="ant-pi-clone-wide",
 )
 
+# Who walks with shuffled senses has been in every stumble that comes of them, and as a teacher knows the way
+# back; the feed-forward one does not: see docs/experiments.md
+DAGGER_WIDE = dataclasses.replace(
+    WALKER_WIDE,
+    name="ant-pi-dagger-wide",
+    summary="The wider student, its own teacher while its sensors change places in mid-episode (DAgger).",
+    trainer=CloningConfig(
+        teacher="ant-pi-wide",
+        episodes=64,
+        learning_rate=5e-4,
+        batches=8,
+        total_batches=192,
+        dagger_every=1,
+        dagger_rounds=24,
+    ),
+    perturbation=OneOf((Shuffle(), Reshuffle(25), Reshuffle(100), Reshuffle(500))),
+    start="ant-pi-wide",
+    generations=24,
+    test_episodes=32,
+)
+
 NLA_CLONE = dataclasses.replace(
     CLONE,
     name="ant-nla-clone",
@@ -153,6 +173,7 @@ RECIPES = (
     WALKER_LARGE,
     CLONE_WIDE,
     WALKER_WIDE,
+    DAGGER_WIDE,
     NLA_CLONE,
     NLA,
     NLA_PUBLISHED_CLONE,
