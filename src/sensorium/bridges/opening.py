@@ -3,7 +3,7 @@
 import gymnasium
 from gymnasium import spaces
 
-from sensorium.bridges import bullet
+from sensorium.bridges import bullet, roadside
 from sensorium.errors import ConfigError, did_you_mean
 
 
@@ -34,11 +34,13 @@ def open_env(
 
 def _make(name: str, render_mode: str | None) -> gymnasium.Env:
     try:
-        return gymnasium.make(name, disable_env_checker=True, render_mode=render_mode)
+        env: gymnasium.Env = gymnasium.make(name, disable_env_checker=True, render_mode=render_mode)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound) as error:
         raise did_you_mean("Gymnasium environment", name, gymnasium.registry) from error
     except (gymnasium.error.Error, ImportError) as error:
         raise ConfigError(f"Gymnasium cannot open {name}: {error}") from error
+    roadside.quicken(env)
+    return env
 
 
 def _check_spaces(name: str, env: gymnasium.Env) -> None:
