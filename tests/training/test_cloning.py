@@ -107,6 +107,20 @@ def test_a_clone_with_dagger_resumes_bit_for_bit(expert_file, tmp_path):
         assert np.array_equal(ours, theirs)
 
 
+def test_without_demonstrations_the_student_begins(expert_file, tmp_path):
+    trainer = dataclasses.replace(
+        DAGGER.trainer, episodes=0, identity_weight=0.1, averaging=0.5, dagger_every=1
+    )
+    recipe = dataclasses.replace(DAGGER, trainer=trainer, generations=12, test_every=1)
+    rows = []
+    zoo.clone(recipe, tmp_path / "run", expert_file, quiet=True, on_generation=rows.append)
+    assert not (tmp_path / "run/demonstrations").exists()
+    assert rows[0]["sequences"] == 6
+    assert rows[-1]["loss"] < 0.5 * rows[0]["loss"]
+    assert rows[-1]["identity"] < rows[0]["identity"]
+    assert rows[-1]["best_test"] > rows[0]["test"]
+
+
 def test_dagger_asks_the_teacher_about_what_the_student_saw(expert, key):
     world = make_world(WALK, NoiseChannels(2))
     teacher = AgentTeacher(expert, dataclasses.replace(world, perturbation=Identity()))

@@ -7,6 +7,7 @@ from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, KeyMap
 from sensorium.recipes.recipe import Recipe
 from sensorium.training import (
     CloningConfig,
+    CoachingConfig,
     EvolutionConfig,
     PpoConfig,
     RecurrentPpoConfig,
@@ -109,6 +110,43 @@ DAGGER_WIDE = dataclasses.replace(
     test_episodes=32,
 )
 
+# A teacher that was trained alone knows no way back from where a student gets: see docs/experiments.md
+COACH = Recipe(
+    name="ant-coach",
+    summary="A feed-forward teacher that was trained where its student gets, in turns with it.",
+    policy=FeedForwardConfig(hidden_sizes=(128, 128)),
+    trainer=CoachingConfig(student="ant-pi-dagger-wide", senses=DAGGER_WIDE.perturbation),
+    env=_WORLD,
+    generations=20,
+    test_every=2,
+    test_episodes=16,
+    checkpoint_every=1,
+)
+
+# An LSTM of 24 units and a table of 16 columns leave some of the 28 sensors hard to tell apart
+COACHED = dataclasses.replace(
+    DAGGER_WIDE,
+    name="ant-pi-coached",
+    summary="The wider student with more units in each sensor, taught by a coach that was trained for it.",
+    policy=dataclasses.replace(_WIDE, hidden_size=40, position_size=32),
+    trainer=CloningConfig(
+        teacher="ant-coach",
+        episodes=0,
+        steps=1000,
+        batch=16,
+        batches=24,
+        total_batches=720,
+        dagger_every=1,
+        dagger_episodes=48,
+        dagger_rounds=30,
+        identity_weight=0.1,
+        averaging=0.99,
+    ),
+    start="ant-pi-dagger-wide",
+    generations=30,
+    test_every=3,
+)
+
 NLA_CLONE = dataclasses.replace(
     CLONE,
     name="ant-nla-clone",
@@ -174,6 +212,8 @@ RECIPES = (
     CLONE_WIDE,
     WALKER_WIDE,
     DAGGER_WIDE,
+    COACH,
+    COACHED,
     NLA_CLONE,
     NLA,
     NLA_PUBLISHED_CLONE,

@@ -48,6 +48,7 @@ from sensorium.policies import (
 from sensorium.rollout import Engine, make_world
 from sensorium.training import (
     CloningConfig,
+    CoachingConfig,
     ControllerPpoConfig,
     EvolutionConfig,
     ImitationConfig,
@@ -73,6 +74,7 @@ class Recipe:
     """The agent."""
     trainer: (
         CloningConfig
+        | CoachingConfig
         | ControllerPpoConfig
         | EvolutionConfig
         | ImitationConfig
@@ -134,7 +136,7 @@ class Recipe:
         Args:
             engine: Runs `make_training_world()`.
             directory: Where a trainer may keep data of its own.
-            teacher: For cloning.
+            teacher: Whom to learn from; for a coach its student.
             start: Has the weights to start from, and this recipe's architecture.
 
         Raises:
@@ -151,7 +153,7 @@ class Recipe:
         def draw(key: Key) -> Policy:
             return (start or self.draw_policy(key)).with_code_scale(scale)
 
-        if isinstance(self.trainer, ImitationConfig):
+        if isinstance(self.trainer, CoachingConfig | ImitationConfig):
             assert not isinstance(teacher, Teacher)
             return self.trainer.build(draw, engine, teacher)
         if isinstance(self.trainer, CloningConfig):
@@ -210,6 +212,7 @@ _PARTS: dict[str, type] = {
         FeedForwardConfig,
         ConvolutionalConfig,
         CloningConfig,
+        CoachingConfig,
         ControllerPpoConfig,
         EvolutionConfig,
         ImitationConfig,

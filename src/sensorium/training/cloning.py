@@ -9,7 +9,8 @@ Past the paper:
 - the senses of the student are perturbed as the recipe says, while the teacher sees all;
 - rounds of DAgger (Ross et al. 2011, algorithm 3.1): the student acts, the teacher says what it would
   have done, and what was seen and said joins the sequences;
-- the learning rate falls along a cosine.
+- a second lesson: each sensor learns to tell which one it is, if `identity_weight` says so;
+- the learning rate falls along a cosine, and what is kept may be a running mean of the student.
 """
 
 import contextlib
@@ -18,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,16 +26,17 @@ import optax
 from jaxtyping import Array, Float, Int
 
 from sensorium.errors import ConfigError
-from sensorium.perturbations import Identity, Perturbation
+from sensorium.perturbations import Identity
 from sensorium.policies import Policy, as_population
-from sensorium.rollout import Engine
+from sensorium.rollout import Engine, each_share
 from sensorium.rollout.acting import PolicyActor
 from sensorium.rollout.host import HostEngine, Transcript, seeds_of
 from sensorium.serialisation import load_arrays, save_arrays
+from sensorium.training.critic import Student, draw_student, identity_loss
 from sensorium.training.demonstrations import Sequences, collect, cut, join, previous
 from sensorium.training.teachers import Teacher
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
-from sensorium.types import Key, PyTree, Scalar
+from sensorium.types import Key, Keys, PyTree, Scalar
 
 _DAGGER = 0xDA66E2  # folded into the key of the state for the episodes of a round
 
@@ -47,7 +48,7 @@ class CloningConfig:
     teacher: str = ""
     """An agent of the zoo or a file of one, or a model of Stable-Baselines3 (a zip file)."""
     episodes: int = 1000
-    """Demonstrations."""
+    """Demonstrations; if 0, DAgger begins before the first generation, with the student as it starts."""
     steps: int = 500
     """Steps of a demonstration, and of the sequences that are learned from."""
     batch: int = 64
@@ -70,6 +71,10 @@ class CloningConfig:
     """Episodes of a round, of full length."""
     dagger_rounds: int = 10
     """How many rounds there are at most."""
+    identity_weight: float = 0.0
+    """Weight of the second lesson."""
+    averaging: float = 0.0
+    """Of what is tested, kept and acts: a running mean of the student after each update, with this memory."""
 
     def build(
         self, draw: DrawPolicy, engine: Engine, teacher: Teacher | None, directory: Path
@@ -89,6 +94,10 @@ class CloningConfig:
             raise ConfigError("Cloning needs a teacher; name one with --teacher.")
         if not isinstance(engine, HostEngine):
             raise ConfigError("Cloning works with worlds on the host (`gym:` and an id).")
+        if not self.episodes and not self.dagger_every:
+            raise ConfigError(
+                "Cloning needs demonstrations or DAgger; episodes and dagger_every are 0."
+            )
         if self.steps % self.window:
             raise ConfigError(
                 f"Sequences of {self.steps} steps do not divide into windows of {self.window}."
@@ -99,7 +108,8 @@ class CloningConfig:
 class CloningState(NamedTuple):
     """All that a run needs to go on; demonstrations and rounds of DAgger lie beside it."""
 
-    student: Policy
+    student: Student
+    mean: Policy
     optimizer: PyTree
     key: Key
     generation: Int[Array, ""]
@@ -143,14 +153,15 @@ class Cloning(Trainer):
 
     def init(self, key: Key) -> CloningState:
         key, key_student = jax.random.split(key)
-        student = self.draw(key_student)
-        optimizer = self._optimizer.init(eqx.filter(student, eqx.is_inexact_array))
-        return CloningState(student, optimizer, key, jnp.zeros((), jnp.int32))
+        key_probe = jax.random.fold_in(key_student, 1)
+        student = draw_student(self.draw, self.engine.world.num_sensors, key_student, key_probe)
+        optimizer = self._optimizer.init(student)
+        return CloningState(student, student.policy, optimizer, key, jnp.zeros((), jnp.int32))
 
     def step(self, state: CloningState) -> tuple[CloningState, Metrics]:
         """A round of DAgger if it is time, then the batches of a generation."""
         sequences = self._gather(state)
-        losses = []
+        figures = []
         key, key_choice = jax.random.split(state.key)
         chosen = np.asarray(
             jax.random.randint(
@@ -159,29 +170,31 @@ class Cloning(Trainer):
         )
         for rows in chosen:
             key, key_batch = jax.random.split(key)
-            state, loss = self._learn(state, _batch(sequences, rows), key_batch)
-            losses.append(loss)
+            state, told = self._learn(state, _batch(sequences, rows), key_batch)
+            figures.append(told)
         state = state._replace(key=key, generation=state.generation + 1)
-        loss = jnp.mean(jnp.stack(losses))
-        extra = {"loss": loss, "sequences": jnp.asarray(len(sequences.lengths))}
-        return state, Metrics(-loss, -loss, extra)
+        extra = jax.tree.map(lambda *values: jnp.asarray(np.mean(values)), *figures)
+        loss = extra["loss"]
+        return state, Metrics(-loss, -loss, extra | {"sequences": len(sequences.lengths)})
 
     def candidates(self, state: CloningState) -> Policy:
-        """The student."""
-        return as_population(state.student)
+        """The student, or the mean of the last ones."""
+        return as_population(state.mean)
 
     def _gather(self, state: CloningState) -> Sequences:
         """Have all sequences at hand that the generation learns from, whether made now or before."""
         config = self.config
-        if self._sequences is None:
+        known = [] if self._sequences is None else [self._sequences]
+        if not known and config.episodes:
             world = dataclasses.replace(
                 self.engine.world, time_limit=config.steps, perturbation=Identity()
             )
             with contextlib.closing(HostEngine(world, workers=self.engine.workers)) as engine:
                 folder = self.directory / "demonstrations"
                 shown = collect(folder, self.teacher, engine, config.episodes)
-            self._sequences = self._labelled(shown)
+            known.append(self._labelled(shown))
         due = int(state.generation) // config.dagger_every if config.dagger_every else 0
+        due += not config.episodes
         while self._rounds < min(due, config.dagger_rounds):
             self._rounds += 1
             file = self.directory / "dagger" / f"round-{self._rounds:03d}.safetensors"
@@ -190,7 +203,8 @@ class Cloning(Trainer):
             else:
                 seen = self._let_student_act(state)
                 save_arrays(file, seen._asdict())
-            self._sequences = join(self._sequences, self._labelled(seen))
+            known.append(self._labelled(seen))
+        self._sequences = join(*known)
         return self._sequences
 
     def _labelled(self, seen: Transcript) -> Sequences:
@@ -200,46 +214,109 @@ class Cloning(Trainer):
     def _let_student_act(self, state: CloningState) -> Transcript:
         keys = jax.random.split(jax.random.fold_in(state.key, _DAGGER), self.config.dagger_episodes)
         return self.engine.transcribe(
-            lambda: PolicyActor(as_population(state.student), self.engine.world, keys),
+            lambda: PolicyActor(as_population(state.mean), self.engine.world, keys),
             seeds_of(keys),
         )
 
-    @partial(jax.jit, static_argnames="self")
-    def _learn(self, state: CloningState, batch: Batch, key: Key) -> tuple[CloningState, Scalar]:
+    def _learn(
+        self, state: CloningState, batch: Batch, key: Key
+    ) -> tuple[CloningState, dict[str, Scalar]]:
         """One batch: an update after each window, memories carried from window to window."""
         config = self.config
         key_noise, key_senses, key_steps = jax.random.split(key, 3)
         noise = config.action_noise * jax.random.normal(key_noise, batch.previous.shape)
         batch = batch._replace(previous=batch.previous + noise.at[0].set(0.0))
-        windows = jax.tree.map(lambda leaf: leaf.reshape(-1, config.window, *leaf.shape[1:]), batch)
-        width = batch.alive.shape[1]
-        world = self.engine.world
-        carry = _side_by_side(state.student.initial_carry(world.num_sensors), width)
-        senses = jax.vmap(lambda key: world.perturbation.init(key, world.raw_senses), out_axes=-1)(
-            jax.random.split(key_senses, width)
-        )
-
-        def update(now: tuple, window: tuple) -> tuple[tuple, Scalar]:
-            student, optimizer, carry, senses = now
-            (loss, (carry, senses)), gradient = eqx.filter_value_and_grad(_loss, has_aux=True)(
-                student, world.perturbation, carry, senses, *window
+        memories = self._blank(state.student.policy, jax.random.split(key_senses, config.batch))
+        now = (state.student, state.mean, state.optimizer)
+        figures = []
+        # Compiled one by one: all updates in one loop of XLA take four times as long on a CPU
+        for number, start in enumerate(range(0, config.steps, config.window)):
+            window = jax.tree.map(lambda leaf: leaf[start : start + config.window], batch)
+            lanes = (memories, window, jnp.arange(config.batch))
+            of_shares, memories = self._gradients(
+                lanes, now[0], jax.random.fold_in(key_steps, number)
             )
-            updates, optimizer = self._optimizer.update(gradient, optimizer)
-            student = eqx.apply_updates(student, updates)
-            return (student, optimizer, carry, senses), loss
+            memories = jax.tree.map(lambda leaf: jnp.concatenate([*leaf], -1), memories)
+            # Taken from the devices before their mean: see `each_share`
+            gradient, figure = jax.tree.map(lambda leaf: np.asarray(leaf).mean(0), of_shares)
+            now = self._update(now, gradient)
+            figures.append(figure)
+        student, mean, optimizer = now
+        told = jax.tree.map(lambda *values: jnp.asarray(np.mean(values)), *figures)
+        return state._replace(student=student, mean=mean, optimizer=optimizer), told
 
-        arrays, static = eqx.partition(state.student, eqx.is_array)
+    @partial(jax.jit, static_argnames="self")
+    def _blank(self, student: Policy, keys: Keys) -> tuple[PyTree, PyTree]:
+        """Memories of agent and senses at the start of sequences, which are the last axis."""
+        world = self.engine.world
 
-        def update_arrays(now: tuple, window: tuple) -> tuple[tuple, Scalar]:
-            (student, *others), loss = update((eqx.combine(now[0], static), *now[1:]), window)
-            return (eqx.filter(student, eqx.is_array), *others), loss
+        def lane(key: Key) -> tuple[PyTree, PyTree]:
+            senses = world.perturbation.init(key, world.raw_senses)
+            return student.initial_carry(world.num_sensors), senses
 
-        keys = jax.random.split(key_steps, config.steps).reshape(-1, config.window)
-        now, losses = jax.lax.scan(
-            update_arrays, (arrays, state.optimizer, carry, senses), (windows, keys)
+        return jax.vmap(lane, out_axes=-1)(keys)
+
+    @partial(jax.jit, static_argnames="self")
+    def _gradients(self, lanes: tuple, student: Student, key: Key) -> tuple[tuple, PyTree]:
+        """For each device's share of a batch: gradient and figures, and the memories after the window."""
+
+        def share(lanes: tuple, student: Student, key: Key) -> tuple[tuple, PyTree]:
+            gradient, (figures, memories) = jax.grad(self._loss, has_aux=True)(student, *lanes, key)
+            return (gradient, figures), memories
+
+        return each_share(share, lanes, student, key)
+
+    @partial(jax.jit, static_argnames="self")
+    def _update(self, now: tuple, gradient: Student) -> tuple:
+        student, mean, optimizer = now
+        updates, optimizer = self._optimizer.update(gradient, optimizer)
+        student = optax.apply_updates(student, updates)
+        mean = optax.incremental_update(student.policy, mean, 1 - self.config.averaging)
+        return student, mean, optimizer
+
+    def _loss(
+        self,
+        student: Student,
+        memories: tuple[PyTree, PyTree],
+        window: Batch,
+        lanes: Int[Array, " B"],
+        key: Key,
+    ) -> tuple[Scalar, tuple[dict[str, Scalar], tuple[PyTree, PyTree]]]:
+        """Mean squared difference of actions along a window, and the memories at its end."""
+        perturbation, identity_weight = self.engine.world.perturbation, self.config.identity_weight
+        policy = student.policy
+
+        def one(
+            lane: Array, key: Key, memories: tuple, observation: Array, previous: Array
+        ) -> tuple[Array, tuple, Scalar]:
+            carry, senses = memories
+            readings, senses = perturbation.apply(
+                jax.random.fold_in(key, lane), senses, observation
+            )
+            action, carry, _ = policy.step(readings, policy.told(carry, previous))
+            identity = jnp.zeros(())
+            said = policy.sensor_features(carry)
+            if identity_weight and said.size:
+                sources = perturbation.sources(senses, len(observation))
+                identity = identity_loss(student.probe, said, sources)
+            return action, (carry, senses), identity
+
+        def step(memories: tuple, what: tuple) -> tuple[tuple, tuple[Array, Array]]:
+            key, observation, previous = what
+            action, memories, identity = jax.vmap(one, in_axes=(0, None, -1, -1, -1), out_axes=-1)(
+                lanes, key, memories, observation, previous
+            )
+            return memories, (action, identity)
+
+        keys = jax.random.split(key, len(window.alive))
+        memories, (actions, identity) = jax.lax.scan(
+            step, memories, (keys, window.observations, window.previous)
         )
-        student = eqx.combine(now[0], static)
-        return state._replace(student=student, optimizer=now[1]), jnp.mean(losses)
+        apart = jnp.mean((actions - window.wanted) ** 2, axis=1)
+        count = jnp.maximum(jnp.sum(window.alive), 1.0)
+        loss, identity = (jnp.sum(each * window.alive) / count for each in (apart, identity))
+        figures = {"loss": loss, "identity": identity}
+        return loss + identity_weight * identity, (figures, jax.lax.stop_gradient(memories))
 
 
 def _batch(sequences: Sequences, rows: np.ndarray) -> Batch:
@@ -249,39 +326,3 @@ def _batch(sequences: Sequences, rows: np.ndarray) -> Batch:
         jnp.asarray(array[rows].transpose(1, 2, 0)) for array in sequences[:3]
     )
     return Batch(observations, previous, wanted, jnp.asarray(alive, jnp.float32))
-
-
-def _loss(
-    student: Policy,
-    perturbation: Perturbation,
-    carry: PyTree,
-    senses: PyTree,
-    window: Batch,
-    keys: Array,
-) -> tuple[Scalar, tuple[PyTree, PyTree]]:
-    """Mean squared difference of actions along a window, and the memories at its end."""
-    width = window.alive.shape[1]
-
-    def one(
-        carry: PyTree, senses: PyTree, key: Key, observation: Array, previous: Array
-    ) -> tuple[Array, PyTree, PyTree]:
-        readings, senses = perturbation.apply(key, senses, observation)
-        action, carry, _ = student.step(readings, student.told(carry, previous))
-        return action, carry, senses
-
-    def step(now: tuple, what: tuple) -> tuple[tuple, Array]:
-        key, observation, previous = what
-        carry, senses = now
-        action, carry, senses = jax.vmap(one, in_axes=(-1, -1, 0, -1, -1), out_axes=-1)(
-            carry, senses, jax.random.split(key, width), observation, previous
-        )
-        return (carry, senses), action
-
-    now, actions = jax.lax.scan(step, (carry, senses), (keys, window.observations, window.previous))
-    differences = jnp.mean((actions - window.wanted) ** 2, axis=1)
-    loss = jnp.sum(differences * window.alive) / jnp.maximum(jnp.sum(window.alive), 1.0)
-    return loss, jax.lax.stop_gradient(now)
-
-
-def _side_by_side(carry: PyTree, width: int) -> PyTree:
-    return jax.tree.map(lambda leaf: jnp.repeat(leaf[..., None], width, axis=-1), carry)

@@ -1,11 +1,15 @@
 """What only trainers know: a critic of true states, and a lesson in telling which sensor is which."""
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sensorium.layers import Linear
+from sensorium.policies import Policy
+from sensorium.training.trainer import DrawPolicy
 from sensorium.types import Key, Scalar
 
 
@@ -27,6 +31,21 @@ class Critic(eqx.Module):
         for layer in self.layers[:-1]:
             features = jnp.tanh(layer(features))
         return self.layers[-1](features)[0]
+
+
+class Student(NamedTuple):
+    """What a gradient changes where an agent also learns which of its sensors is which."""
+
+    policy: Policy
+    probe: Linear
+    """From what a sensor says to which one it is; the last class is noise."""
+
+
+def draw_student(draw: DrawPolicy, num_sensors: int, key_policy: Key, key_probe: Key) -> Student:
+    """An agent, and a probe of what its sensors say."""
+    policy = draw(key_policy)
+    said = policy.sensor_features(policy.initial_carry(num_sensors))
+    return Student(policy, Linear(said.shape[0], num_sensors + 1, key=key_probe))
 
 
 def identity_loss(probe: Linear, said: Float[Array, "H N"], sources: Int[Array, " N"]) -> Scalar:

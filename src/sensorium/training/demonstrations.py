@@ -113,6 +113,8 @@ def cut(seen: Transcript, wanted: Float[np.ndarray, "E T A"], steps: int) -> Seq
 
 def join(*parts: Sequences) -> Sequences:
     """All sequences of all parts."""
+    if len(parts) == 1:
+        return parts[0]
     return Sequences(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 

@@ -1,5 +1,6 @@
-"""An agent that explores, in environments side by side, and all that it senses, does and earns there."""
+"""Environments side by side on the host: all that an agent senses, does and earns there while it learns."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -11,21 +12,13 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import WorldError
-from sensorium.layers import Linear
 from sensorium.policies import Policy
 from sensorium.rollout.acting import restarted
-from sensorium.training.policy_gradient import log_probability
+from sensorium.training.critic import Critic
+from sensorium.training.policy_gradient import advantage_estimates, log_probability
 from sensorium.types import Key, Keys, PyTree, Scalar
 
 _ATTEMPTS = 3  # losses of workers before any episode ends
-
-
-class Student(NamedTuple):
-    """What the policy's gradient changes."""
-
-    policy: Policy
-    probe: Linear
-    """From what a sensor says to which one it is; the last class is noise."""
 
 
 class RewardScale(NamedTuple):
@@ -49,6 +42,8 @@ class Moment(NamedTuple):
     started: Bool[Array, "... R"]
     readings: Float[Array, "... C R"]
     sources: Int[Array, "... C R"]
+    mean: Float[Array, "... A R"]
+    """What the agent would do if it did not explore."""
     drawn: Float[Array, "... A R"]
     """Actions before they are cut to [-1, 1]."""
     log_probability: Float[Array, "... R"]
@@ -65,6 +60,10 @@ class Outcome(NamedTuple):
     terminated: Bool[Array, "T R"]
     done: Bool[Array, "T R"]
     """Terminated, truncated or lost."""
+
+
+Act = Callable[..., tuple[Float[Array, "R A"], Moment, Memories]]
+"""One step of all lanes: from the arguments of `act_by` but for its first and last."""
 
 
 class Lanes:
@@ -98,27 +97,27 @@ class Lanes:
         """Of the episodes that ended by themselves or at the world's own limit."""
 
     def live(
-        self, student: Student, exploration: Scalar, horizon: int, key: Key
+        self, policy: Policy, act: Act, horizon: int, key: Key
     ) -> tuple[Memories, Moment, Outcome]:
         """One round: the memories before it, what was sensed and done, and what came of it.
 
         Args:
-            student: Who acts.
-            exploration: Logarithm of the standard deviation of its actions.
+            policy: Whose memories they are.
+            act: Compiled; given the policy, the world, memories, which lanes have started, observations,
+                and keys of the senses and of the noise on actions.
             horizon: Steps.
             key: Of senses and actions.
         """
         moments, outcomes = [], []
         if self._memories is None:
             lanes = jax.random.split(key, self._pool.num_envs)
-            self._memories = _blank(student, self._world, lanes)  # all start, so replaced at once
+            self._memories = _blank(policy, self._world, lanes)  # all start, so replaced at once
         before = self._memories
         key, key_noise = jax.random.split(key)
         for step in range(horizon):
             observations = self._observations
-            actions, moment, self._memories = _act(
-                student,
-                exploration,
+            actions, moment, self._memories = act(
+                policy,
                 self._world,
                 self._memories,
                 jnp.array(self._started),
@@ -190,46 +189,133 @@ class Lanes:
         return lost
 
 
-@eqx.filter_jit
-def _act(
-    student: Student,
-    exploration: Scalar,
+def act_by(
+    policy: Policy,
     world: HostWorld,
     memories: Memories,
     started: Bool[Array, " R"],
     observations: Float[Array, "R N"],
     key: Key,
     key_noise: Key,
+    *,
+    choose: Callable[[Array, Array, Array], tuple[Array, Array]],
 ) -> tuple[Float[Array, "R A"], Moment, Memories]:
-    """One step of the senses and the exploring agent, in every lane."""
-    policy, perturbation = student.policy, world.perturbation
+    """One step of the senses and the agent in every lane, and of what is made of its actions.
+
+    Args:
+        policy: Who senses.
+        world: Where, and what happens to its senses.
+        memories: Of before.
+        started: Lanes whose episode has just begun.
+        observations: As the world shows them.
+        key: Of the senses.
+        key_noise: Of the noise on actions.
+        choose: From the agent's actions, the observations and standard normal noise, A, N and A times R, to
+            what is done and the logarithm of its probability.
+    """
+    perturbation = world.perturbation
     count = len(observations)
     keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(key, count))
-    memories = restarted(started, lambda: _blank(student, world, keys[0]), memories, axis=-1)
-    noise = jax.random.normal(key_noise, (world.num_actions, count))
+    memories = restarted(started, lambda: _blank(policy, world, keys[0]), memories, axis=-1)
 
-    def lane(key: Key, now: Memories, observation: Array, noise: Array) -> tuple:
+    def sense(key: Key, now: Memories, observation: Array) -> tuple:
         readings, senses = perturbation.apply(key, now.senses, observation)
         sources = perturbation.sources(senses, len(observation))
         mean, carry, _ = policy.step(readings, now.carry)
-        drawn = mean + jnp.exp(exploration) * noise
-        carry = policy.told(carry, jnp.clip(drawn, -1, 1))
-        return readings, sources, mean, drawn, Memories(carry, senses)
+        return readings, sources, mean, Memories(carry, senses)
 
-    readings, sources, mean, drawn, memories = jax.vmap(lane, in_axes=(0, -1, -1, -1), out_axes=-1)(
-        keys[1], memories, observations.T, noise
+    readings, sources, mean, memories = jax.vmap(sense, in_axes=(0, -1, -1), out_axes=-1)(
+        keys[1], memories, observations.T
     )
-    likelihood = log_probability(drawn, mean, exploration)
-    moment = Moment(started, readings, sources, drawn, likelihood)
-    return jnp.clip(drawn, -1, 1).T, moment, memories
+    noise = jax.random.normal(key_noise, (world.num_actions, count))
+    drawn, likelihood = choose(mean, observations.T, noise)
+    done = jnp.clip(drawn, -1, 1)
+    carry = jax.vmap(policy.told, in_axes=-1, out_axes=-1)(memories.carry, done)
+    moment = Moment(started, readings, sources, mean, drawn, likelihood)
+    return done.T, moment, memories._replace(carry=carry)
 
 
 @eqx.filter_jit
-def _blank(student: Student, world: HostWorld, keys: Keys) -> Memories:
+def explore(
+    exploration: Scalar, policy: Policy, world: HostWorld, *now: PyTree
+) -> tuple[Float[Array, "R A"], Moment, Memories]:
+    """`act_by` an agent whose actions are Gaussian; `exploration` is the logarithm of their deviation."""
+
+    def choose(mean: Array, observations: Array, noise: Array) -> tuple[Array, Array]:
+        del observations
+        drawn = mean + jnp.exp(exploration) * noise
+        return drawn, log_probability(drawn, mean, exploration)
+
+    return act_by(policy, world, *now, choose=choose)
+
+
+@eqx.filter_jit
+def in_turns(
+    coach: Policy,
+    coached: Bool[Array, " R"],
+    exploration: Scalar,
+    student: Policy,
+    world: HostWorld,
+    *now: PyTree,
+) -> tuple[Float[Array, "R A"], Moment, Memories]:
+    """`act_by` a student, or where `coached` by its coach, who explores; probabilities are the coach's."""
+
+    def choose(mean: Array, observations: Array, noise: Array) -> tuple[Array, Array]:
+        advice = advise(coach, observations)
+        drawn = jnp.where(coached, advice + jnp.exp(exploration) * noise, mean)
+        return drawn, log_probability(drawn, advice, exploration)
+
+    return act_by(student, world, *now, choose=choose)
+
+
+def advise(coach: Policy, observations: Float[Array, "N R"]) -> Float[Array, "A R"]:
+    """What a coach, who has no memory, would do."""
+
+    def one(observation: Array) -> Array:
+        return coach.step(observation, coach.initial_carry(observation.shape[0]))[0]
+
+    return jax.vmap(one, in_axes=-1, out_axes=-1)(observations)
+
+
+@eqx.filter_jit
+def _blank(policy: Policy, world: HostWorld, keys: Keys) -> Memories:
     """Memories at the start of an episode, a key for each lane."""
 
     def lane(key: Key) -> Memories:
         senses = world.perturbation.init(key, world.raw_senses)
-        return Memories(student.policy.initial_carry(world.num_sensors), senses)
+        return Memories(policy.initial_carry(world.num_sensors), senses)
 
     return jax.vmap(lane, out_axes=-1)(keys)
+
+
+def judge(
+    critic: Critic, outcome: Outcome, discount: float, trace_decay: float
+) -> tuple[Float[Array, "T R"], Float[Array, "T R"], Scalar]:
+    """What came of each step, as a critic sees it.
+
+    Args:
+        critic: Who values observations.
+        outcome: Of a round.
+        discount: γ.
+        trace_decay: λ of generalised advantage estimation.
+
+    Returns:
+        Advantages, what the critic should have said, and how much of that it did say (1 is all).
+    """
+    values = values_along(critic, outcome.observation)
+    next_values = values_along(critic, outcome.next_observation)
+    advantages = advantage_estimates(
+        outcome.reward,
+        values,
+        jnp.where(outcome.terminated, 0.0, next_values),
+        outcome.done,
+        discount,
+        trace_decay,
+    )
+    targets = advantages + values
+    return advantages, targets, 1 - jnp.var(advantages) / (jnp.var(targets) + 1e-8)
+
+
+def values_along(critic: Critic, observations: Float[Array, "T N R"]) -> Float[Array, "T R"]:
+    """Of the observations of a round."""
+    return jax.vmap(jax.vmap(critic, in_axes=-1))(observations)

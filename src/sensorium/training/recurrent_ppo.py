@@ -24,23 +24,20 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import ConfigError
-from sensorium.layers import Linear
 from sensorium.policies import Policy, as_population
 from sensorium.rollout import Engine, HostEngine, each_share
-from sensorium.training.critic import Critic, identity_loss
+from sensorium.training.critic import Critic, Student, draw_student, identity_loss
 from sensorium.training.lanes import (
     Lanes,
     Memories,
     Moment,
     Outcome,
     RewardScale,
-    Student,
+    explore,
+    judge,
+    values_along,
 )
-from sensorium.training.policy_gradient import (
-    advantage_estimates,
-    clipped_objective,
-    log_probability,
-)
+from sensorium.training.policy_gradient import clipped_objective, log_probability
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
 from sensorium.types import Key, PyTree, Scalar
 
@@ -130,11 +127,9 @@ class RecurrentPpo(Trainer):
 
     def init(self, key: Key) -> Learner:
         key, key_policy, key_probe, key_critic = jax.random.split(key, 4)
-        policy, world = self.draw(key_policy), self.world
-        said = policy.sensor_features(policy.initial_carry(world.num_sensors))
-        probe = Linear(said.shape[0], world.num_sensors + 1, key=key_probe)
-        student = Student(policy, probe)
-        critic = Critic((*world.raw_observation_shape, *self.config.critic_sizes), key=key_critic)
+        student = draw_student(self.draw, self.world.num_sensors, key_policy, key_probe)
+        sizes = (*self.world.raw_observation_shape, *self.config.critic_sizes)
+        critic = Critic(sizes, key=key_critic)
         return Learner(
             student=student,
             optimizer=self._optimizer.init(eqx.filter(student, eqx.is_inexact_array)),
@@ -162,7 +157,7 @@ class RecurrentPpo(Trainer):
             key_round = jax.random.fold_in(key_generation, number)
             exploration = self._exploration(state.rounds)
             before, moments, outcome = lanes.live(
-                state.student, exploration, config.horizon, key_round
+                state.student.policy, partial(explore, exploration), config.horizon, key_round
             )
             outcome, scale = lanes.scaled(outcome, state.scale)
             state, figure = self._learn(
@@ -220,19 +215,8 @@ class RecurrentPpo(Trainer):
 
     @partial(jax.jit, static_argnames="self")
     def _judge(self, critic: Critic, outcome: Outcome) -> tuple[Array, Array, Scalar]:
-        """Advantages, what the critic should have said, and how much of that it did say."""
-        values = _values(critic, outcome.observation)
-        next_values = _values(critic, outcome.next_observation)
-        advantages = advantage_estimates(
-            outcome.reward,
-            values,
-            jnp.where(outcome.terminated, 0.0, next_values),
-            outcome.done,
-            self.config.discount,
-            self.config.trace_decay,
-        )
-        targets = advantages + values
-        explained = 1 - jnp.var(advantages) / (jnp.var(targets) + 1e-8)
+        config = self.config
+        advantages, targets, explained = judge(critic, outcome, config.discount, config.trace_decay)
         advantages = (advantages - jnp.mean(advantages)) / (jnp.std(advantages) + 1e-8)
         return advantages, targets, explained
 
@@ -251,7 +235,7 @@ class RecurrentPpo(Trainer):
             )
 
             def value_loss(critic: Critic) -> Scalar:
-                return jnp.mean((_values(critic, observation) - targets) ** 2)
+                return jnp.mean((values_along(critic, observation) - targets) ** 2)
 
             figures["value_loss"], critic_gradient = jax.value_and_grad(value_loss)(critic)
             return (gradient, critic_gradient), figures
@@ -306,10 +290,6 @@ class RecurrentPpo(Trainer):
         gained, divergence = clipped_objective(log_ratio, advantages, self.config.clip_range)
         figures = {"divergence": jnp.mean(divergence), "identity": jnp.mean(identity)}
         return -jnp.mean(gained) + self.config.identity_weight * jnp.mean(identity), figures
-
-
-def _values(critic: Critic, observations: Float[Array, "T N R"]) -> Float[Array, "T R"]:
-    return jax.vmap(_side_by_side(critic))(observations)
 
 
 def _where(condition: Array, new: PyTree, old: PyTree) -> PyTree:

@@ -29,7 +29,6 @@ from sensorium.policies import FeedForwardPolicy, VisionPolicy, num_parameters
 from sensorium.recipes import Recipe
 from sensorium.rollout import ON_HOST, make_world
 from sensorium.serialisation import read_header, write_json
-from sensorium.training import CloningConfig, ImitationConfig
 from sensorium.training.checkpoints import BEST, LAST
 from sensorium.zoo.agent import Agent, load, zoo_directory
 
@@ -109,11 +108,11 @@ def _written(scores: Scores) -> dict[str, Any]:
 
 
 def _without_paths(recipe: Recipe) -> Recipe:
-    """The recipe with agents that it learned from named as in the zoo, not by where they lay."""
-    recipe = dataclasses.replace(recipe, start=_name(recipe.start))
-    if isinstance(recipe.trainer, CloningConfig | ImitationConfig):
-        trainer = dataclasses.replace(recipe.trainer, teacher=_name(recipe.trainer.teacher))
-        recipe = dataclasses.replace(recipe, trainer=trainer)
+    """The recipe with the agents that it names named as in the zoo, not by where they lay."""
+    recipe = recipe.override(start=_name(recipe.start))
+    for part in ("teacher", "student"):
+        if source := getattr(recipe.trainer, part, ""):
+            recipe = recipe.override(**{part: _name(source)})
     return recipe
 
 

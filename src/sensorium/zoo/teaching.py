@@ -15,9 +15,22 @@ from sensorium.bridges.sb3 import load_model
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError, RunError
 from sensorium.perturbations import Identity
-from sensorium.policies import AttentionAgent, ConvolutionalConfig, FeedForwardConfig, Policy
+from sensorium.policies import (
+    AttentionAgent,
+    ConvolutionalConfig,
+    FeedForwardConfig,
+    Policy,
+    SensoryPolicy,
+)
+from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
-from sensorium.training import CloningConfig, ImitationConfig, PpoConfig, RunDirectory
+from sensorium.training import (
+    CloningConfig,
+    CoachingConfig,
+    ImitationConfig,
+    PpoConfig,
+    RunDirectory,
+)
 from sensorium.training.ppo import Teaching, train_teacher
 from sensorium.training.progress import MetricsFile
 from sensorium.training.run import describe_versions
@@ -138,7 +151,8 @@ def _named_agents(recipe: Recipe) -> dict[str, Any]:
 def find_start(recipe: Recipe) -> Policy | None:
     """The policy that a recipe starts from; None if it draws one.
 
-    An AttentionAgent may look at another number of places there; it is told of as many as the recipe's.
+    An AttentionAgent may look at another number of places there; it is told of as many as the recipe's. An
+    AttentionNeuron agent may have smaller LSTMs or a narrower positional table there; it grows.
 
     Raises:
         UnknownNameError: There is no such agent.
@@ -150,6 +164,8 @@ def find_start(recipe: Recipe) -> Policy | None:
     policy, wanted = load(recipe.start).policy, recipe.outline()
     if isinstance(policy, AttentionAgent) and isinstance(wanted, AttentionAgent):
         policy = policy.with_top(wanted.top)
+    if isinstance(policy, SensoryPolicy):
+        policy = grown(policy, recipe.draw_policy(jax.random.key(recipe.seed))) or policy
     shapes = [str(jax.tree.map(lambda leaf: leaf.shape, tree)) for tree in (policy, wanted)]
     if shapes[0] != shapes[1]:
         raise ConfigError(
@@ -165,7 +181,7 @@ def _from_anywhere(source: str) -> str:
 
 
 def find_teacher(recipe: Recipe) -> Teacher | Policy | None:
-    """The teacher that a recipe names; None if it needs none.
+    """The teacher that a recipe names, or the student of a coach; None if it needs none.
 
     Raises:
         UnknownNameError: There is no such agent.
@@ -174,6 +190,8 @@ def find_teacher(recipe: Recipe) -> Teacher | Policy | None:
     """
     if isinstance(recipe.trainer, ImitationConfig):
         return _who_knows(recipe, recipe.trainer.teacher)
+    if isinstance(recipe.trainer, CoachingConfig):
+        return _coached(recipe)
     if not isinstance(recipe.trainer, CloningConfig):
         return None
     world, source = recipe.make_world(), recipe.trainer.teacher
@@ -185,6 +203,24 @@ def find_teacher(recipe: Recipe) -> Teacher | Policy | None:
     if source.endswith(".zip"):
         return Sb3Teacher(load_model(source), world)
     return AgentTeacher(load(source).policy, world)
+
+
+def _coached(recipe: Recipe) -> Policy:
+    """The student of a coach."""
+    assert isinstance(recipe.trainer, CoachingConfig)
+    world, source = recipe.make_world(), recipe.trainer.student
+    if not source:
+        raise ConfigError(f"{recipe.name} needs a student; set `student` in its trainer.")
+    student = load(source).policy
+    if isinstance(world, HostWorld):
+        world = dataclasses.replace(world, perturbation=recipe.trainer.senses)
+        student.initial_carry(world.num_sensors)
+        if student.num_actions != world.num_actions:
+            raise ConfigError(
+                f"The student has {student.num_actions} action(s), but {recipe.env} takes "
+                f"{world.num_actions}."
+            )
+    return student
 
 
 def _who_knows(recipe: Recipe, source: str) -> Policy:
