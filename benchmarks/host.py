@@ -3,12 +3,17 @@
     python benchmarks/host.py                     # the ant, a population of 256 agents, one episode each
 
 In turns: the host engine runs the population, and bare processes, one a core, step the simulator through
-the very same actions with nothing else to do: one environment through all episodes, one after the other,
-and as many environments as episodes, side by side. The first keeps its one environment in the caches of its
-core, which nobody can who acts for many at a time; the second is what an engine could reach.
+the very same actions with nothing else to do:
+
+- as written: one environment as Gymnasium makes it, through all episodes, one after the other;
+- one by one: the same as we open it, with few calls into PyBullet (`sensorium.bridges.walker`);
+- side by side: as many of these as episodes. One alone stays in the caches of its core, which it does for
+  nobody who acts for many at a time; this is what an engine could reach.
+
 Starting processes and compiling are not counted.
 """
 
+import functools
 import multiprocessing
 import os
 import platform
@@ -16,9 +21,20 @@ import statistics
 import time
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import tyro
 from rich.console import Console
+
+from sensorium.bridges.opening import open_env
+
+
+def _as_written(name):
+    """An environment as Gymnasium makes it, past its first episode (see `bridges.bullet`)."""
+    open_env(name).close()  # registers it
+    env = gymnasium.make(name, disable_env_checker=True)
+    env.reset(seed=0)
+    return env
 
 
 def _one_by_one(opener, seeds, actions, lengths, ready, begin, seconds) -> None:
@@ -50,7 +66,7 @@ def _side_by_side(opener, seeds, actions, lengths, ready, begin, seconds) -> Non
     seconds.put(time.perf_counter() - started)
 
 
-def _bare(work, world, seeds, actions, lengths, cores) -> float:
+def _bare(work, opener, seeds, actions, lengths, cores) -> float:
     """Steps a second of `cores` bare processes."""
     context = multiprocessing.get_context("spawn")
     ready, begin, seconds = context.Semaphore(0), context.Event(), context.Queue()
@@ -58,7 +74,7 @@ def _bare(work, world, seeds, actions, lengths, cores) -> float:
     processes = [
         context.Process(
             target=work,
-            args=(world.opener(), seeds[s], actions[s], lengths[s], ready, begin, seconds),
+            args=(opener, seeds[s], actions[s], lengths[s], ready, begin, seconds),
         )
         for s in shares
     ]
@@ -113,6 +129,11 @@ def main(
     keys = jax.random.split(jax.random.key(0), 1)
     seeds = np.repeat(seeds_of(keys), population)
     figures = []
+    rivals = (
+        ("as_written", _one_by_one, functools.partial(_as_written, world.name)),
+        ("one_by_one", _one_by_one, world.opener()),
+        ("side_by_side", _side_by_side, world.opener()),
+    )
     with HostEngine(world, lanes=lanes) as engine:
         seen = engine.transcribe(lambda: PolicyActor(policies, world, keys), seeds)  # and compile
         actions = world.to_env_actions(seen.actions.reshape(-1, world.num_actions))
@@ -121,19 +142,11 @@ def main(
             started = time.perf_counter()
             lengths = np.asarray(engine.run_population(policies, keys).length)
             ours = float(lengths.sum()) / (time.perf_counter() - started)
-            one, many = (
-                _bare(work, world, seeds, actions, seen.lengths, cores)
-                for work in (_one_by_one, _side_by_side)
-            )
-            figures.append(
-                {
-                    "engine": ours,
-                    "one_by_one": one,
-                    "side_by_side": many,
-                    "share_of_one_by_one": ours / one,
-                    "share_of_side_by_side": ours / many,
-                }
-            )
+            row = {"engine": ours}
+            for name, work, opener in rivals:
+                row[name] = _bare(work, opener, seeds, actions, seen.lengths, cores)
+                row[f"share_of_{name}"] = ours / row[name]
+            figures.append(row)
     result = {
         "env": env,
         "machine": f"{platform.machine()}, {cores} cores",
@@ -142,20 +155,16 @@ def main(
         "steps": int(seen.lengths.sum()),
         "rounds": figures,
     }
-    for share in ("share_of_one_by_one", "share_of_side_by_side"):
-        result[share] = statistics.median(row[share] for row in figures)
+    shares = [f"share_of_{name}" for name, _, _ in rivals]
+    result |= {share: statistics.median(row[share] for row in figures) for share in shares}
     if json_file:
         write_json(json_file, result)
     console = Console(highlight=False)
     for row in figures:
-        console.print(
-            f"steps/s: engine {row['engine']:,.0f}; simulator alone, one environment a core "
-            f"{row['one_by_one']:,.0f}, side by side {row['side_by_side']:,.0f}"
-        )
-    console.print(
-        f"median share {result['share_of_one_by_one']:.0%} and "
-        f"{result['share_of_side_by_side']:.0%}"
-    )
+        alone = ", ".join(f"{name.replace('_', ' ')} {row[name]:,.0f}" for name, _, _ in rivals)
+        console.print(f"steps/s: engine {row['engine']:,.0f}; simulator alone, {alone}")
+    medians = ", ".join(f"{result[share]:.0%}" for share in shares)
+    console.print(f"the engine's share of each, median: {medians}")
 
 
 if __name__ == "__main__":
