@@ -147,15 +147,6 @@ COACHED = dataclasses.replace(
     test_every=3,
 )
 
-COACHED_SMALL = dataclasses.replace(
-    COACHED,
-    name="ant-pi-coached-small",
-    summary="The small student, taught by the coach that was trained for the wider one.",
-    policy=_PAPER,
-    start="ant-pi",
-    generations=16,
-).override(batches=48, total_batches=768)
-
 NLA_CLONE = dataclasses.replace(
     CLONE,
     name="ant-nla-clone",
@@ -223,7 +214,6 @@ RECIPES = (
     DAGGER_WIDE,
     COACH,
     COACHED,
-    COACHED_SMALL,
     NLA_CLONE,
     NLA,
     NLA_PUBLISHED_CLONE,

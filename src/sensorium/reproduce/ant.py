@@ -8,7 +8,7 @@ from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import read_published
 
 ENV = "gym:AntBulletEnv-v0"
-_TAUGHT_BY_WALKERS = ("ant-pi-dagger-wide", "ant-pi-coached-small", "ant-pi-coached")
+_TAUGHT_BY_WALKERS = ("ant-pi-dagger-wide", "ant-pi-coached")
 
 
 def authors(episodes: int, seed: int, out: Path) -> Result:
@@ -37,7 +37,8 @@ def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
 
 
 def nla_table_3(episodes: int, seed: int, out: Path) -> Result:
-    """NLA Table 3: the ant with each form of the layer."""
+    """NLA Table 3: the ant with each form of the layer, cloned alike, and gone on for the reward."""
     del out
-    agents = present("ant-pi", "ant-nla-published", "ant-nla")
+    clones = ("ant-pi-clone", "ant-nla-published-clone", "ant-nla-clone")
+    agents = present(*clones, "ant-pi", "ant-nla-published", "ant-nla")
     return score_tables(agents, ENV, (Identity(), Shuffle()), lambda _: {}, episodes, seed)

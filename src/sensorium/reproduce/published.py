@@ -40,7 +40,6 @@ _AN_TABLE_4: Mapping[str, Row] = {
     "ant-pi-large": {"shuffled": "2579 ± 457"},
     "ant-pi-wide": {"shuffled": "2579 ± 457"},
     "ant-pi-dagger-wide": {"shuffled": "2579 ± 457"},
-    "ant-pi-coached-small": {"shuffled": "2034"},
     "ant-pi-coached": {"shuffled": "2579 ± 457"},
     "ant-pi-evolved": {"shuffled": "2576"},
     "ant-pi-evolution": {"shuffled": "2576"},
