@@ -191,16 +191,21 @@ EVOLUTION = dataclasses.replace(
     checkpoint_every=5,
 )
 
+# Of 36,000 parameters each moves little, or the search loses in a generation what it began with
 EVOLVED_CLONE = dataclasses.replace(
     EVOLUTION,
     name="ant-pi-evolved",
-    summary="The small student, which went on by evolution with the paper's reward for training.",
+    summary="The coached student, which went on by evolution with the paper's reward for training.",
+    policy=COACHED.policy,
     trainer=EvolutionConfig(
-        strategy=StrategyConfig("pgpe", sigma=0.03, learning_rate=0.01),
+        strategy=StrategyConfig("pgpe", sigma=0.01, learning_rate=0.001),
         population=64,
         rollouts=1,
     ),
-    start="ant-pi",
+    start="ant-pi-coached",
+    generations=40,
+    test_every=5,
+    test_episodes=32,
 )
 
 RECIPES = (

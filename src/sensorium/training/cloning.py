@@ -34,9 +34,10 @@ from sensorium.rollout.host import HostEngine, Transcript, seeds_of
 from sensorium.serialisation import load_arrays, save_arrays
 from sensorium.training.critic import Student, draw_student, identity_loss
 from sensorium.training.demonstrations import Sequences, collect, cut, join, previous
+from sensorium.training.lanes import Memories, blank
 from sensorium.training.teachers import Teacher
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
-from sensorium.types import Key, Keys, PyTree, Scalar
+from sensorium.types import Key, PyTree, Scalar
 
 _DAGGER = 0xDA66E2  # folded into the key of the state for the episodes of a round
 
@@ -226,7 +227,8 @@ class Cloning(Trainer):
         key_noise, key_senses, key_steps = jax.random.split(key, 3)
         noise = config.action_noise * jax.random.normal(key_noise, batch.previous.shape)
         batch = batch._replace(previous=batch.previous + noise.at[0].set(0.0))
-        memories = self._blank(state.student.policy, jax.random.split(key_senses, config.batch))
+        world, keys = self.engine.world, jax.random.split(key_senses, config.batch)
+        memories = blank(state.student.policy, world, keys)
         now = (state.student, state.mean, state.optimizer)
         figures = []
         # Compiled one by one: all updates in one loop of XLA take four times as long on a CPU
@@ -246,21 +248,10 @@ class Cloning(Trainer):
         return state._replace(student=student, mean=mean, optimizer=optimizer), told
 
     @partial(jax.jit, static_argnames="self")
-    def _blank(self, student: Policy, keys: Keys) -> tuple[PyTree, PyTree]:
-        """Memories of agent and senses at the start of sequences, which are the last axis."""
-        world = self.engine.world
-
-        def lane(key: Key) -> tuple[PyTree, PyTree]:
-            senses = world.perturbation.init(key, world.raw_senses)
-            return student.initial_carry(world.num_sensors), senses
-
-        return jax.vmap(lane, out_axes=-1)(keys)
-
-    @partial(jax.jit, static_argnames="self")
-    def _gradients(self, lanes: tuple, student: Student, key: Key) -> tuple[tuple, PyTree]:
+    def _gradients(self, lanes: tuple, student: Student, key: Key) -> tuple[tuple, Memories]:
         """For each device's share of a batch: gradient and figures, and the memories after the window."""
 
-        def share(lanes: tuple, student: Student, key: Key) -> tuple[tuple, PyTree]:
+        def share(lanes: tuple, student: Student, key: Key) -> tuple[tuple, Memories]:
             gradient, (figures, memories) = jax.grad(self._loss, has_aux=True)(student, *lanes, key)
             return (gradient, figures), memories
 
@@ -277,18 +268,18 @@ class Cloning(Trainer):
     def _loss(
         self,
         student: Student,
-        memories: tuple[PyTree, PyTree],
+        memories: Memories,
         window: Batch,
         lanes: Int[Array, " B"],
         key: Key,
-    ) -> tuple[Scalar, tuple[dict[str, Scalar], tuple[PyTree, PyTree]]]:
+    ) -> tuple[Scalar, tuple[dict[str, Scalar], Memories]]:
         """Mean squared difference of actions along a window, and the memories at its end."""
         perturbation, identity_weight = self.engine.world.perturbation, self.config.identity_weight
         policy = student.policy
 
         def one(
-            lane: Array, key: Key, memories: tuple, observation: Array, previous: Array
-        ) -> tuple[Array, tuple, Scalar]:
+            lane: Array, key: Key, memories: Memories, observation: Array, previous: Array
+        ) -> tuple[Array, Memories, Scalar]:
             carry, senses = memories
             readings, senses = perturbation.apply(
                 jax.random.fold_in(key, lane), senses, observation
@@ -299,9 +290,9 @@ class Cloning(Trainer):
             if identity_weight and said.size:
                 sources = perturbation.sources(senses, len(observation))
                 identity = identity_loss(student.probe, said, sources)
-            return action, (carry, senses), identity
+            return action, Memories(carry, senses), identity
 
-        def step(memories: tuple, what: tuple) -> tuple[tuple, tuple[Array, Array]]:
+        def step(memories: Memories, what: tuple) -> tuple[Memories, tuple[Array, Array]]:
             key, observation, previous = what
             action, memories, identity = jax.vmap(one, in_axes=(0, None, -1, -1, -1), out_axes=-1)(
                 lanes, key, memories, observation, previous

@@ -19,18 +19,20 @@ import math
 from functools import partial
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, as_population
 from sensorium.rollout import Engine, HostEngine
 from sensorium.training.critic import Critic
-from sensorium.training.lanes import Lanes, Moment, Outcome, RewardScale, advise, in_turns, judge
+from sensorium.training.lanes import Lanes, Memories, Moment, Outcome, RewardScale, act_by, judge
 from sensorium.training.policy_gradient import clipped_objective, log_probability
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
 from sensorium.types import Key, PyTree, Scalar
@@ -191,7 +193,7 @@ class Coaching(Trainer):
         for number in range(config.rounds):
             key_round = jax.random.fold_in(key_generation, number)
             exploration, coached = self._exploration(state.rounds), self._coached(state.rounds)
-            act = partial(in_turns, state.learner.coach, coached, exploration)
+            act = partial(_in_turns, state.learner.coach, coached, exploration)
             _, moments, outcome = lanes.live(self.student, act, config.horizon, key_round)
             outcome, scale = lanes.scaled(outcome, state.scale)
             steps, explained = self._steps(state.learner.critic, coached, moments, outcome)
@@ -290,7 +292,7 @@ class Coaching(Trainer):
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """PPO's clipped objective (eq. 7 there) where the coach acted, and nearness everywhere."""
         config = self.config
-        advice = advise(coach, batch.observation)
+        advice = _advise(coach, batch.observation)
         apart = jnp.mean((advice - batch.student) ** 2)
         log_ratio = log_probability(batch.drawn, advice, exploration) - batch.log_probability
         log_ratio = jnp.where(batch.coached, log_ratio, 0.0)  # may be huge where nobody drew
@@ -299,3 +301,31 @@ class Coaching(Trainer):
         gain = jnp.sum(jnp.where(batch.coached, gained, 0.0)) / count
         loss = jnp.where(copying, apart, config.nearness * apart - gain)
         return loss, {"apart": apart, "divergence": jnp.sum(divergence) / count}
+
+
+@eqx.filter_jit
+def _in_turns(
+    coach: Policy,
+    coached: Bool[Array, " R"],
+    exploration: Scalar,
+    student: Policy,
+    world: HostWorld,
+    *now: PyTree,
+) -> tuple[Float[Array, "R A"], Moment, Memories]:
+    """One step of the student, or where `coached` of its coach, who explores, with its probabilities."""
+
+    def choose(mean: Array, observations: Array, noise: Array) -> tuple[Array, Array]:
+        advice = _advise(coach, observations)
+        drawn = jnp.where(coached, advice + jnp.exp(exploration) * noise, mean)
+        return drawn, log_probability(drawn, advice, exploration)
+
+    return act_by(student, world, *now, choose=choose)
+
+
+def _advise(coach: Policy, observations: Float[Array, "N R"]) -> Float[Array, "A R"]:
+    """What a coach, who has no memory, would do."""
+
+    def one(observation: Array) -> Array:
+        return coach.step(observation, coach.initial_carry(observation.shape[0]))[0]
+
+    return jax.vmap(one, in_axes=-1, out_axes=-1)(observations)

@@ -111,7 +111,7 @@ class Lanes:
         moments, outcomes = [], []
         if self._memories is None:
             lanes = jax.random.split(key, self._pool.num_envs)
-            self._memories = _blank(policy, self._world, lanes)  # all start, so replaced at once
+            self._memories = blank(policy, self._world, lanes)  # all start, so replaced at once
         before = self._memories
         key, key_noise = jax.random.split(key)
         for step in range(horizon):
@@ -216,7 +216,7 @@ def act_by(
     perturbation = world.perturbation
     count = len(observations)
     keys = jax.vmap(jax.random.split, out_axes=1)(jax.random.split(key, count))
-    memories = restarted(started, lambda: _blank(policy, world, keys[0]), memories, axis=-1)
+    memories = restarted(started, lambda: blank(policy, world, keys[0]), memories, axis=-1)
 
     def sense(key: Key, now: Memories, observation: Array) -> tuple:
         readings, senses = perturbation.apply(key, now.senses, observation)
@@ -250,36 +250,8 @@ def explore(
 
 
 @eqx.filter_jit
-def in_turns(
-    coach: Policy,
-    coached: Bool[Array, " R"],
-    exploration: Scalar,
-    student: Policy,
-    world: HostWorld,
-    *now: PyTree,
-) -> tuple[Float[Array, "R A"], Moment, Memories]:
-    """`act_by` a student, or where `coached` by its coach, who explores; probabilities are the coach's."""
-
-    def choose(mean: Array, observations: Array, noise: Array) -> tuple[Array, Array]:
-        advice = advise(coach, observations)
-        drawn = jnp.where(coached, advice + jnp.exp(exploration) * noise, mean)
-        return drawn, log_probability(drawn, advice, exploration)
-
-    return act_by(student, world, *now, choose=choose)
-
-
-def advise(coach: Policy, observations: Float[Array, "N R"]) -> Float[Array, "A R"]:
-    """What a coach, who has no memory, would do."""
-
-    def one(observation: Array) -> Array:
-        return coach.step(observation, coach.initial_carry(observation.shape[0]))[0]
-
-    return jax.vmap(one, in_axes=-1, out_axes=-1)(observations)
-
-
-@eqx.filter_jit
-def _blank(policy: Policy, world: HostWorld, keys: Keys) -> Memories:
-    """Memories at the start of an episode, a key for each lane."""
+def blank(policy: Policy, world: HostWorld, keys: Keys) -> Memories:
+    """Memories of an agent and its senses at the start of an episode, a key for each lane."""
 
     def lane(key: Key) -> Memories:
         senses = world.perturbation.init(key, world.raw_senses)
