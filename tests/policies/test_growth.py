@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sensorium import zoo
 from sensorium.policies import AttentionNeuronConfig, DeepSetsConfig
 from sensorium.policies.growth import grown
+from sensorium.recipes import Recipe
+from sensorium.training import EvolutionConfig
 
 SMALL = AttentionNeuronConfig(
     num_queries=5, hidden_size=3, message_size=4, position_size=4, controller_sizes=(6,), bias=True
@@ -64,3 +67,20 @@ def test_what_is_new_can_be_learned():
 )
 def test_no_other_agent_grows_into_another(into):
     assert grown(_build(SMALL, 0), _build(into, 1)) is None
+
+
+def test_a_recipe_may_start_from_a_smaller_agent(tmp_path):
+    recipe = Recipe("small", "Few units.", SMALL, EvolutionConfig(), env="CartPoleSwingUpHarder")
+    small = recipe.draw_policy(jax.random.key(0))
+    zoo.Agent(small, recipe, {}).save(tmp_path / "small.safetensors")
+    config = dataclasses.replace(SMALL, hidden_size=9, position_size=8)
+    larger = dataclasses.replace(
+        recipe, name="large", policy=config, start=str(tmp_path / "small.safetensors")
+    )
+    start = zoo.find_start(larger)
+    assert jax.tree.map(np.shape, start) == jax.tree.map(
+        np.shape, larger.draw_policy(jax.random.key(1))
+    )
+    readings = np.linspace(-1, 1, 5, dtype=np.float32)
+    actions = [agent(readings, agent.initial_carry(5))[0] for agent in (small, start)]
+    np.testing.assert_allclose(*actions, atol=1e-6)
