@@ -38,9 +38,8 @@ def grown(policy: SensoryPolicy, into: Policy) -> SensoryPolicy | None:
     # Columns 2i and 2i + 1 of a table of E columns are 2ik and 2ik + 1 of one of kE (AN section 3.1)
     column = np.arange(columns)
     place = 2 * times * (column // 2) + column % 2
-    hearing = (
-        _by_gate(lstm.weight_hh).at[:, :units, units:].set(0.0)
-    )  # old units are deaf to new ones
+    # Old units are deaf to new ones
+    hearing = _by_gate(lstm.weight_hh).at[:, :units, units:].set(0.0)
     hearing = hearing.at[:, :units, :units].set(_by_gate(old.weight_hh))
     layer = eqx.tree_at(
         lambda layer: (

@@ -8,7 +8,8 @@ from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import read_published
 
 ENV = "gym:AntBulletEnv-v0"
-_TAUGHT_BY_WALKERS = ("ant-pi-dagger-wide", "ant-pi-coached")
+_TAUGHT = ("ant-pi-dagger-wide", "ant-pi-coached", "ant-pi-evolved")
+"""By who walks with shuffled senses, or by a coach; and the last of them evolved."""
 
 
 def authors(episodes: int, seed: int, out: Path) -> Result:
@@ -23,8 +24,8 @@ def table_4(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 4: teachers, clones, and agents that learned from the reward or from those."""
     del out
     clones = ("ant-pi-clone", "ant-pi-clone-large", "ant-pi-clone-wide")
-    learned = ("ant-pi", "ant-pi-large", "ant-pi-wide", "ant-pi-evolved", "ant-pi-evolution")
-    agents = present("ant-fnn", "ant-coach", *clones, *learned, *_TAUGHT_BY_WALKERS)
+    learned = ("ant-pi", "ant-pi-large", "ant-pi-wide", "ant-pi-evolution")
+    agents = present("ant-fnn", "ant-coach", *clones, *learned, *_TAUGHT)
     return score_tables(agents, ENV, (Identity(), Shuffle()), an_table_4, episodes, seed)
 
 
@@ -32,7 +33,7 @@ def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 6, the ant's column: reshuffled in mid-episode."""
     del out
     senses = (Reshuffle(25), Reshuffle(100), Reshuffle(500))
-    agents = present("ant-pi", "ant-pi-large", "ant-pi-wide", *_TAUGHT_BY_WALKERS)
+    agents = present("ant-pi", "ant-pi-large", "ant-pi-wide", *_TAUGHT)
     return score_tables(agents, ENV, senses, lambda _: AN_TABLE_6_ANT, episodes, seed)
 
 

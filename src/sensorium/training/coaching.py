@@ -15,7 +15,6 @@ environments anew, so a run resumes bit for bit.
 """
 
 import dataclasses
-import math
 from functools import partial
 from typing import NamedTuple
 
@@ -33,7 +32,11 @@ from sensorium.policies import Policy, as_population
 from sensorium.rollout import Engine, HostEngine
 from sensorium.training.critic import Critic
 from sensorium.training.lanes import Lanes, Memories, Moment, Outcome, RewardScale, act_by, judge
-from sensorium.training.policy_gradient import clipped_objective, log_probability
+from sensorium.training.policy_gradient import (
+    clipped_objective,
+    exploration_at,
+    log_probability,
+)
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
 from sensorium.types import Key, PyTree, Scalar
 
@@ -211,8 +214,9 @@ class Coaching(Trainer):
 
     def _exploration(self, rounds: Int[Array, ""]) -> Scalar:
         """Logarithm of the standard deviation of the coach's actions."""
-        first, last = math.log(self.config.exploration), math.log(self.config.last_exploration)
-        return first + (last - first) * jnp.minimum(rounds / self.config.total_rounds, 1.0)
+        config = self.config
+        done = rounds / config.total_rounds
+        return exploration_at(config.exploration, config.last_exploration, done)
 
     def _coached(self, rounds: Int[Array, ""]) -> Bool[Array, " R"]:
         """In which lanes it is the coach's turn."""

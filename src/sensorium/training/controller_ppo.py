@@ -13,7 +13,6 @@ it like an accident. It is only a judge and is thrown away after training.
 """
 
 import dataclasses
-import math
 from functools import partial
 from typing import NamedTuple
 
@@ -32,6 +31,7 @@ from sensorium.training.critic import Critic
 from sensorium.training.policy_gradient import (
     advantage_estimates,
     clipped_objective,
+    exploration_at,
     log_probability,
 )
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
@@ -219,8 +219,9 @@ class ControllerPpo(Trainer):
 
     def _exploration(self, windows: Int[Array, ""]) -> Scalar:
         """Logarithm of the standard deviation of actions before their tanh."""
-        first, last = math.log(self.config.exploration), math.log(self.config.last_exploration)
-        return first + (last - first) * jnp.minimum(windows / self.config.total_windows, 1.0)
+        config = self.config
+        done = windows / config.total_windows
+        return exploration_at(config.exploration, config.last_exploration, done)
 
     def _stagger(self, policy: SeeingPolicy, key: Key, exploration: Scalar) -> list[Lane]:
         """Cohorts, each a window further than the one before."""

@@ -1,5 +1,7 @@
 """What every PPO here is made of: advantages, Gaussian actions and the clipped objective."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -34,6 +36,18 @@ def advantage_estimates(
     surprises = rewards + discount * next_values - values
     start = jnp.zeros(rewards.shape[1])
     return jax.lax.scan(back, start, (surprises, done), reverse=True)[1]
+
+
+def exploration_at(first: float, last: float, done: Scalar) -> Scalar:
+    """Logarithm of the standard deviation of Gaussian actions, which falls by the same factor each step.
+
+    Args:
+        first: The deviation at the start.
+        last: At the end, and after it.
+        done: How much of the way there is behind: from 0 to 1, or more.
+    """
+    start, end = math.log(first), math.log(last)
+    return start + (end - start) * jnp.minimum(done, 1.0)
 
 
 def log_probability(

@@ -10,7 +10,6 @@ all phases of an episode are in every round; a run then resumes bit for bit from
 """
 
 import dataclasses
-import math
 from functools import partial
 from typing import NamedTuple
 
@@ -37,7 +36,11 @@ from sensorium.training.lanes import (
     judge,
     values_along,
 )
-from sensorium.training.policy_gradient import clipped_objective, log_probability
+from sensorium.training.policy_gradient import (
+    clipped_objective,
+    exploration_at,
+    log_probability,
+)
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
 from sensorium.types import Key, PyTree, Scalar
 
@@ -174,8 +177,9 @@ class RecurrentPpo(Trainer):
 
     def _exploration(self, rounds: Int[Array, ""]) -> Scalar:
         """Logarithm of the standard deviation of actions."""
-        first, last = math.log(self.config.exploration), math.log(self.config.last_exploration)
-        return first + (last - first) * jnp.minimum(rounds / self.config.total_rounds, 1.0)
+        config = self.config
+        done = rounds / config.total_rounds
+        return exploration_at(config.exploration, config.last_exploration, done)
 
     def _open_pool(self) -> PoolVectorEnv:
         if self._pool is None:

@@ -34,7 +34,7 @@ from sensorium.training import (
 from sensorium.training.ppo import Teaching, train_teacher
 from sensorium.training.progress import MetricsFile
 from sensorium.training.run import describe_versions
-from sensorium.training.teachers import AgentTeacher, Sb3Teacher, Teacher
+from sensorium.training.teachers import AgentTeacher, Sb3Teacher, Teacher, check_fit
 from sensorium.zoo.agent import Agent, load
 
 
@@ -164,14 +164,17 @@ def find_start(recipe: Recipe) -> Policy | None:
     policy, wanted = load(recipe.start).policy, recipe.outline()
     if isinstance(policy, AttentionAgent) and isinstance(wanted, AttentionAgent):
         policy = policy.with_top(wanted.top)
-    if isinstance(policy, SensoryPolicy):
+    if isinstance(policy, SensoryPolicy) and _shapes(policy) != _shapes(wanted):
         policy = grown(policy, recipe.draw_policy(jax.random.key(recipe.seed))) or policy
-    shapes = [str(jax.tree.map(lambda leaf: leaf.shape, tree)) for tree in (policy, wanted)]
-    if shapes[0] != shapes[1]:
+    if _shapes(policy) != _shapes(wanted):
         raise ConfigError(
             f"{recipe.start} is of another architecture than {recipe.name} and cannot be its start."
         )
     return policy
+
+
+def _shapes(policy: Policy) -> str:
+    return str(jax.tree.map(lambda leaf: leaf.shape, policy))
 
 
 def _from_anywhere(source: str) -> str:
@@ -215,11 +218,7 @@ def _coached(recipe: Recipe) -> Policy:
     if isinstance(world, HostWorld):
         world = dataclasses.replace(world, perturbation=recipe.trainer.senses)
         student.initial_carry(world.num_sensors)
-        if student.num_actions != world.num_actions:
-            raise ConfigError(
-                f"The student has {student.num_actions} action(s), but {recipe.env} takes "
-                f"{world.num_actions}."
-            )
+        check_fit("The student", world, world.raw_observation_shape, student.num_actions)
     return student
 
 
