@@ -99,6 +99,16 @@ def test_what_does_not_fit(recipe, tmp_path, settings, message):
         zoo.train(recipe.override(**settings), tmp_path / "run", quiet=True)
 
 
+def test_a_student_of_another_body(recipe, tmp_path):
+    config = AttentionNeuronConfig(num_queries=4)
+    other = Recipe("other", "Has one motor.", config, EvolutionConfig())
+    Agent(other.draw_policy(jax.random.key(0)), other, {}).save(tmp_path / "other.safetensors")
+    recipe = recipe.override(student=str(tmp_path / "other.safetensors"))
+    with pytest.raises(ConfigError, match=r"The student .* 1 action\(s\); .* takes 2"):
+        zoo.train(recipe, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_worlds_on_the_device_are_refused(recipe, tmp_path):
     with HostEngine(make_world(WALK), workers=0) as engine:
         student = zoo.find_teacher(recipe)
