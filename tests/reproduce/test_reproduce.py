@@ -119,6 +119,25 @@ def test_tables_of_the_ant(ant_zoo, tmp_path):
     assert {row["agent"] for row in run("nla-table-3", tmp_path)} == {"ant-pi"}
 
 
+def test_a_table_in_a_world_on_the_host_goes_on_where_it_was(ant_zoo, tmp_path, capsys):
+    before = run("table-4", tmp_path)
+    kept = sorted((tmp_path / "scores").iterdir())
+    assert len(kept) == len(before)
+    assert json.loads(kept[0].read_text())["returns"] in [row["returns"] for row in before]
+    kept[0].unlink()  # as if interrupted there
+    again = run("table-4", tmp_path)
+    assert capsys.readouterr().err.count("As measured before") == len(before) - 1
+    for name in ("agent", "perturbation", "returns", "mean", "iqm_ci95"):
+        assert [row[name] for row in again] == [row[name] for row in before]
+    assert sum(a["seconds"] != b["seconds"] for a, b in zip(again, before, strict=True)) == 1
+    # Other weights under the same name are another agent
+    recipe = dataclasses.replace(recipes.find("ant-pi"), env="gym:tests.host_worlds:Walk-v0")
+    other = recipe.draw_policy(jax.random.key(1))
+    save_pytree(tmp_path / "zoo/ant-pi.safetensors", other, {"recipe": recipe.to_json()})
+    run("table-4", tmp_path)
+    assert len(list((tmp_path / "scores").iterdir())) == len(before) + 2
+
+
 def test_a_table_of_agents_that_nobody_trained(small_zoo, tmp_path):
     with pytest.raises(ConfigError, match=r"None of ant-fnn, .* is in the zoo"):
         reproduce.run("table-4", episodes=1, seed=0, out=tmp_path, json=None)

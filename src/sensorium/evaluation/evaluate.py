@@ -41,6 +41,15 @@ class Scores:
         tail = {name: fields.pop(name) for name in ("seconds", "env_steps_per_second")}
         return {**fields, **summary, "returns": returns, **tail}
 
+    @classmethod
+    def from_json(cls, written: dict[str, Any]) -> "Scores":
+        """What `to_json` gave, its returns as it rounded them."""
+        summary = {field.name: written[field.name] for field in dataclasses.fields(Summary)}
+        summary |= {name: tuple(summary[name]) for name in ("ci95", "iqm_ci95")}
+        of_scores = {f.name: written[f.name] for f in dataclasses.fields(cls) if f.name in written}
+        of_scores |= {"summary": Summary(**summary), "returns": np.array(written["returns"])}
+        return cls(**of_scores)
+
 
 def evaluation_keys(seed: int, episodes: int) -> Keys:
     """Keys of the episodes of an evaluation; never those of a training run.

@@ -14,32 +14,28 @@ _TAUGHT = ("ant-pi-dagger-wide", "ant-pi-coached", "ant-pi-evolved")
 
 def authors(episodes: int, seed: int, out: Path) -> Result:
     """The authors' own ant agents, plain and shuffled, beside the scores that they logged."""
-    del out
     agents = {name: read_published(name) for name in ANT_AUTHORS}
     senses = (Identity(), Shuffle())
-    return score_tables(agents, ENV, senses, ANT_AUTHORS.__getitem__, episodes, seed)
+    return score_tables(agents, ENV, senses, ANT_AUTHORS.__getitem__, episodes, seed, out)
 
 
 def table_4(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 4: teachers, clones, and agents that learned from the reward or from those."""
-    del out
     clones = ("ant-pi-clone", "ant-pi-clone-large", "ant-pi-clone-wide")
     learned = ("ant-pi", "ant-pi-large", "ant-pi-wide", "ant-pi-evolution")
     agents = present("ant-fnn", "ant-coach", *clones, *learned, *_TAUGHT)
-    return score_tables(agents, ENV, (Identity(), Shuffle()), an_table_4, episodes, seed)
+    return score_tables(agents, ENV, (Identity(), Shuffle()), an_table_4, episodes, seed, out)
 
 
 def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 6, the ant's column: reshuffled in mid-episode."""
-    del out
     senses = (Reshuffle(25), Reshuffle(100), Reshuffle(500))
     agents = present("ant-pi", "ant-pi-large", "ant-pi-wide", *_TAUGHT)
-    return score_tables(agents, ENV, senses, lambda _: AN_TABLE_6_ANT, episodes, seed)
+    return score_tables(agents, ENV, senses, lambda _: AN_TABLE_6_ANT, episodes, seed, out)
 
 
 def nla_table_3(episodes: int, seed: int, out: Path) -> Result:
     """NLA Table 3: the ant with each form of the layer, cloned alike, and gone on for the reward."""
-    del out
     clones = ("ant-pi-clone", "ant-nla-published-clone", "ant-nla-clone")
     agents = present(*clones, "ant-pi", "ant-nla-published", "ant-nla")
-    return score_tables(agents, ENV, (Identity(), Shuffle()), lambda _: {}, episodes, seed)
+    return score_tables(agents, ENV, (Identity(), Shuffle()), lambda _: {}, episodes, seed, out)

@@ -23,11 +23,10 @@ ENV = "CartPoleSwingUpHarder"
 
 def table_2(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 2: shuffled, doubled and noisy senses."""
-    del out
     agents = present(
         "cartpole-fnn", "cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"
     )
-    return score_tables(agents, ENV, SUITE, an_table_2, episodes, seed)
+    return score_tables(agents, ENV, SUITE, an_table_2, episodes, seed, out)
 
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
@@ -35,12 +34,11 @@ def table_6(episodes: int, seed: int, out: Path) -> Result:
 
     The paper's agent was not trained for it; of ours, `cartpole-pi-reshuffle` was.
     """
-    del out
     agents = present(
         "cartpole-pi", "cartpole-pi-best", "cartpole-pi-reshuffle", "cartpole-pi-reshuffle-100"
     )
     senses = (Reshuffle(25), Reshuffle(50), Reshuffle(100), Reshuffle(200))
-    return score_tables(agents, ENV, senses, lambda _: AN_TABLE_6, episodes, seed)
+    return score_tables(agents, ENV, senses, lambda _: AN_TABLE_6, episodes, seed, out)
 
 
 def table_3(episodes: int, seed: int, out: Path) -> Result:

@@ -49,14 +49,13 @@ _UNSHUFFLED = (
 
 def authors(episodes: int, seed: int, out: Path) -> Result:
     """The authors' own agents in our world and in Gymnasium's, beside the scores that they logged."""
-    del out
     rows, tables = [], []
     for env in (OURS, THEIRS):
         for name, row in RACING_AUTHORS.items():
             senses = (ShufflePatches(),) if "shuffled" in row else (Identity(),)
             agents = {name: read_published(name)}
             scores, table = score_tables(
-                agents, env, senses, RACING_AUTHORS.__getitem__, episodes, seed
+                agents, env, senses, RACING_AUTHORS.__getitem__, episodes, seed, out
             )
             rows += scores
             tables.append(table)
@@ -65,25 +64,23 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
 
 def table_5(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 5: other backgrounds; on top of shuffled patches for agents that do not mind their order."""
-    del out
     backgrounds = _backgrounds()
     fixed = present(*_UNSHUFFLED, needed=False)
     agents = _all_of(("carracing_pi",), *_SHUFFLED, needed=not fixed)
     shuffled = ShufflePatches(), *(compose(each, ShufflePatches()) for each in backgrounds)
-    rows, tables = score_tables(agents, THEIRS, shuffled, lambda _: AN_TABLE_5, episodes, seed)
+    rows, tables = score_tables(agents, THEIRS, shuffled, lambda _: AN_TABLE_5, episodes, seed, out)
     plain = Identity(), *backgrounds
     more, others = score_tables(
-        fixed, THEIRS, plain, lambda name: AN_TABLE_5_OTHERS.get(name, {}), episodes, seed
+        fixed, THEIRS, plain, lambda name: AN_TABLE_5_OTHERS.get(name, {}), episodes, seed, out
     )
     return rows + more, _together(tables, others, _left_out(*_SHUFFLED, *_UNSHUFFLED))
 
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 6, the column of CarRacing: patches reshuffled in mid-episode."""
-    del out
     agents = _all_of(("carracing_pi",), *_SHUFFLED)
     senses = tuple(ShufflePatches(every=every) for every in (25, 100, 500))
-    return score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed)
+    return score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed, out)
 
 
 def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
@@ -105,14 +102,12 @@ def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
 
 def aa_table_3(episodes: int, seed: int, out: Path) -> Result:
     """AA Table 3: CarRacing as it is."""
-    del out
     agents = _all_of(_AA_AUTHORS, "carracing-attention-agent")
-    return score_tables(agents, THEIRS, (Identity(),), lambda _: AA_TABLE_3, episodes, seed)
+    return score_tables(agents, THEIRS, (Identity(),), lambda _: AA_TABLE_3, episodes, seed, out)
 
 
 def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
     """AA Table 4: what nobody told them of."""
-    del out
     agents = _all_of(_AA_AUTHORS, "carracing-attention-agent")
     agents |= present("carracing-cnn", "carracing-ppo", needed=False)
     senses = tuple(MODIFICATIONS[name] for name in ("colour", "bars", "blob"))
@@ -121,28 +116,26 @@ def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
         others = {"carracing-ppo": AA_TABLE_4_PPO, "carracing-cnn": {}}
         return others.get(name, AA_TABLE_4)
 
-    return score_tables(agents, THEIRS, senses, paper, episodes, seed)
+    return score_tables(agents, THEIRS, senses, paper, episodes, seed, out)
 
 
 def aa_noise(episodes: int, seed: int, out: Path) -> Result:
     """AA, its discussion: noise where the grass was; agents of 5, 10 and 20 places that learned there."""
-    del out
     trained = {f"carracing-noise-{top}": row for top, row in AA_TRAINED_IN_NOISE.items()}
     agents = _all_of(_AA_AUTHORS, "carracing-attention-agent", *trained)
     senses = (MODIFICATIONS["noise"],)
     rows, tables = score_tables(
-        agents, THEIRS, senses, lambda name: trained.get(name, AA_NOISE), episodes, seed
+        agents, THEIRS, senses, lambda name: trained.get(name, AA_NOISE), episodes, seed, out
     )
     return rows, _together(tables, _left_out(*trained))
 
 
 def nla_table_4(episodes: int, seed: int, out: Path) -> Result:
     """NLA Table 4: CarRacing with each form of the layer, plain and with shuffled patches."""
-    del out
     forms = ("carracing-pi", "carracing-nla-published", "carracing-nla")
     agents = _all_of(("carracing_pi",), *forms)
     senses = (Identity(), ShufflePatches())
-    rows, tables = score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed)
+    rows, tables = score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed, out)
     return rows, _together(tables, _left_out(*forms))
 
 

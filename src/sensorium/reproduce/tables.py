@@ -1,16 +1,22 @@
 """What tables of scores have in common: agents x senses, ours beside a paper's."""
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
+import numpy as np
+from rich.console import Console, Group, RenderableType
 
 from sensorium.errors import ConfigError
 from sensorium.evaluation import Scores, paired_difference
 from sensorium.evaluation.report import score_table, watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
-from sensorium.policies import FeedForwardPolicy, Policy
+from sensorium.policies import FeedForwardPolicy, Policy, to_vector
 from sensorium.reproduce.published import Row
+from sensorium.rollout import ON_HOST
+from sensorium.serialisation import write_json
 from sensorium.zoo import load, names
 
 Result = tuple[Any, RenderableType | None]
@@ -32,8 +38,12 @@ def score_tables(
     paper: Callable[[str], Row],
     episodes: int,
     seed: int,
+    out: Path,
 ) -> Result:
     """Scores of every agent, each beside the paper's and compared with its own plain senses.
+
+    Those in a world on the host, which take minutes each, are kept in `out`: a table that was interrupted
+    goes on where it was.
 
     Args:
         agents: By their names.
@@ -42,12 +52,14 @@ def score_tables(
         paper: What the paper says of the agent of a name.
         episodes: Of each score.
         seed: Decides the starts and all noise.
+        out: Folder of what is kept.
     """
+    ask_once = _kept if env.startswith(ON_HOST) else _measured
     rows, tables = [], []
     for name, policy in agents.items():
 
         def ask(senses: Perturbation, policy: Policy = policy, name: str = name) -> Scores:
-            return watched(policy, name, env, senses, episodes, seed)
+            return ask_once(policy, name, env, senses, episodes, seed, out)
 
         plain = ask(Identity())
         fixed = isinstance(policy, FeedForwardPolicy)
@@ -66,3 +78,26 @@ def score_tables(
             )
         tables.append(score_table(scores, published, plain))
     return rows, Group(*tables)
+
+
+def _measured(
+    policy: Policy, name: str, env: str, senses: Perturbation, episodes: int, seed: int, out: Path
+) -> Scores:
+    """A score."""
+    del out
+    return watched(policy, name, env, senses, episodes, seed)
+
+
+def _kept(
+    policy: Policy, name: str, env: str, senses: Perturbation, episodes: int, seed: int, out: Path
+) -> Scores:
+    """A score that is measured only if there is none yet of these weights in these episodes."""
+    asked = (env, repr(senses), episodes, seed, repr(policy))
+    digest = hashlib.sha256(repr(asked).encode() + np.asarray(to_vector(policy)).tobytes())
+    path = out / "scores" / f"{name}-{digest.hexdigest()[:16]}.json"
+    if path.exists():
+        Console(stderr=True).print(f"As measured before: {path}", style="dim", highlight=False)
+        return Scores.from_json(json.loads(path.read_text()))
+    scores = _measured(policy, name, env, senses, episodes, seed, out)
+    write_json(path, scores.to_json())
+    return scores
