@@ -239,8 +239,8 @@ def reproduce(
         episodes: Episodes of each score; as many as in the papers by default: 1,000, or 100 on the ant and
             of CarRacing.
         seed: Decides the starts and all noise.
-        out: Folder for figures, and for scores of CarRacing and the ant, which take minutes each: a table that
-            was interrupted goes on from there. Delete them to measure again.
+        out: Folder for figures, and for scores of CarRacing and the ant, which take minutes each: a table
+            that was interrupted goes on from there. Delete them to measure again.
         json: Write figures as JSON to this file; - for standard output.
     """
     from sensorium import reproduce as reproductions

@@ -25,68 +25,38 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, as_population
 from sensorium.rollout import Engine, HostEngine
 from sensorium.training.critic import Critic
-from sensorium.training.lanes import Lanes, Memories, Moment, Outcome, RewardScale, act_by, judge
-from sensorium.training.policy_gradient import (
-    clipped_objective,
-    exploration_at,
-    log_probability,
-)
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.training.host_ppo import HostPpo, HostPpoConfig, mean_of, summed_up
+from sensorium.training.lanes import Memories, Moment, Outcome, RewardScale, act_by, judge
+from sensorium.training.policy_gradient import clipped_objective, log_probability
+from sensorium.training.trainer import DrawPolicy, Metrics
 from sensorium.types import Key, PyTree, Scalar
 
 
 @dataclasses.dataclass(frozen=True)
-class CoachingConfig:
-    """Settings of coaching."""
+class CoachingConfig(HostPpoConfig):
+    """Settings of coaching; `rollouts` is an even number."""
 
     student: str = ""
     """An agent of the zoo or a file of one, which will learn from the coach."""
     senses: Perturbation = Identity()
     """What happens to the senses of the student."""
-    rollouts: int = 64
-    """Environments side by side; an even number."""
-    horizon: int = 64
-    """Steps of each in a round."""
-    rounds: int = 32
-    """In a generation."""
     turn: int = 8
     """Rounds after which student and coach change over: long enough for a student to get into trouble."""
     copy_rounds: int = 64
     """At the start, in which the coach copies the student; it acts in the second half of them."""
-    total_rounds: int = 640
-    """Over how many rounds learning rates fall to zero, and exploration to its last."""
-    epochs: int = 10
-    """How often each round is learned from."""
     batch: int = 512
     """Steps in an update."""
-    learning_rate: float = 3e-4
-    """Of the coach, at the start."""
-    critic_learning_rate: float = 1e-3
-    """Of the critic, at the start."""
-    critic_sizes: tuple[int, ...] = (128, 128)
-    """Hidden layers of the critic."""
     nearness: float = 0.5
     """Weight of the squared difference of the coach's actions from the student's."""
-    discount: float = 0.99
-    """γ, for each step of the world."""
-    trace_decay: float = 0.9
-    """λ of generalised advantage estimation."""
-    clip_range: float = 0.2
-    """ε: how far an update may move the probability of an action."""
     exploration: float = 0.15
     """Standard deviation of the noise on the coach's actions, at the start."""
     last_exploration: float = 0.12
-    """The same at the end. It falls by the same factor each round."""
-    hold_exploration: int = 4
-    """Steps for which the same noise is added to the actions."""
-    gradient_clip: float = 0.5
-    """Largest norm of a gradient."""
+    """The same at the end."""
 
     def build(self, draw: DrawPolicy, engine: Engine, student: Policy | None) -> "Coaching":
         """Set up the trainer of a coach.
@@ -148,28 +118,18 @@ class Steps(NamedTuple):
     """Whether the coach acted."""
 
 
-class Coaching(Trainer):
+class Coaching(HostPpo):
     """Training of a coach for one student in one world on the host."""
+
+    config: CoachingConfig
 
     def __init__(
         self, config: CoachingConfig, draw: DrawPolicy, engine: HostEngine, student: Policy
     ):
-        self.config = config
-        self.draw = draw
-        self.engine = engine
-        self.student = student
-        self.world = dataclasses.replace(engine.world, perturbation=config.senses)
-        self.steps_per_generation = config.rollouts * config.horizon * config.rounds
         self._batches = config.rollouts * config.horizon // config.batch
-        updates = config.total_rounds * config.epochs * self._batches
-        self._optimizer, self._critic_optimizer = (
-            optax.chain(
-                optax.clip_by_global_norm(config.gradient_clip),
-                optax.adam(optax.linear_schedule(rate, 0.0, updates), eps=1e-5),
-            )
-            for rate in (config.learning_rate, config.critic_learning_rate)
-        )
-        self._pool: PoolVectorEnv | None = None
+        world = dataclasses.replace(engine.world, perturbation=config.senses)
+        super().__init__(config, draw, engine, world, updates=self._batches)
+        self.student = student
 
     def init(self, key: Key) -> CoachingState:
         key, key_coach, key_critic = jax.random.split(key, 3)
@@ -189,9 +149,7 @@ class Coaching(Trainer):
         config = self.config
         key, key_generation = jax.random.split(state.key)
         state = state._replace(key=key)
-        lanes = Lanes(
-            self._open_pool(), self.world, config.discount, config.hold_exploration, key_generation
-        )
+        lanes = self._lanes(key_generation)
         figures: list[dict[str, Scalar]] = []
         for number in range(config.rounds):
             key_round = jax.random.fold_in(key_generation, number)
@@ -204,29 +162,16 @@ class Coaching(Trainer):
             learner, figure = self._learn(state.learner, steps, exploration, copying, key_round)
             figures.append(figure | {"explained": explained, "exploration": jnp.exp(exploration)})
             state = CoachingState(learner, scale, state.rounds + 1, state.key)
-        extra = jax.tree.map(lambda *values: jnp.mean(jnp.stack(values)), *figures)
-        returns = jnp.asarray(lanes.returns or [jnp.nan])
-        return state, Metrics(jnp.max(returns), jnp.mean(returns), extra)
+        return state, summed_up(lanes, figures)
 
     def candidates(self, state: CoachingState) -> Policy:
         """The coach."""
         return as_population(state.learner.coach)
 
-    def _exploration(self, rounds: Int[Array, ""]) -> Scalar:
-        """Logarithm of the standard deviation of the coach's actions."""
-        config = self.config
-        done = rounds / config.total_rounds
-        return exploration_at(config.exploration, config.last_exploration, done)
-
     def _coached(self, rounds: Int[Array, ""]) -> Bool[Array, " R"]:
         """In which lanes it is the coach's turn."""
         theirs = (jnp.arange(self.config.rollouts) + rounds // self.config.turn) % 2 == 0
         return theirs & (rounds >= self.config.copy_rounds // 2)
-
-    def _open_pool(self) -> PoolVectorEnv:
-        if self._pool is None:
-            self._pool = self.engine.open_pool(self.config.rollouts)
-        return self._pool
 
     @partial(jax.jit, static_argnames="self")
     def _steps(
@@ -263,7 +208,7 @@ class Coaching(Trainer):
             for chosen in jnp.split(order, self._batches):
                 learner, figure = self._update(learner, steps, chosen, exploration, copying)
                 figures.append(figure)
-        return learner, jax.tree.map(lambda *values: jnp.mean(jnp.stack(values)), *figures)
+        return learner, mean_of(figures)
 
     @partial(jax.jit, static_argnames="self")
     def _update(

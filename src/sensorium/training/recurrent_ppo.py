@@ -20,14 +20,12 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population
 from sensorium.rollout import Engine, HostEngine, each_share
 from sensorium.training.critic import Critic, Student, draw_student, identity_loss
+from sensorium.training.host_ppo import HostPpo, HostPpoConfig, summed_up
 from sensorium.training.lanes import (
-    Lanes,
     Memories,
     Moment,
     Outcome,
@@ -36,55 +34,23 @@ from sensorium.training.lanes import (
     judge,
     values_along,
 )
-from sensorium.training.policy_gradient import (
-    clipped_objective,
-    exploration_at,
-    log_probability,
-)
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.training.policy_gradient import clipped_objective, log_probability
+from sensorium.training.trainer import DrawPolicy, Metrics
 from sensorium.types import Key, PyTree, Scalar
 
 
 @dataclasses.dataclass(frozen=True)
-class RecurrentPpoConfig:
-    """Settings of PPO for agents with memory."""
+class RecurrentPpoConfig(HostPpoConfig):
+    """Settings of PPO for agents with memory; gradients flow through a whole horizon."""
 
-    rollouts: int = 64
-    """Environments side by side."""
-    horizon: int = 64
-    """Steps of each between two rounds of updates, through which gradients flow."""
-    rounds: int = 32
-    """In a generation."""
-    total_rounds: int = 640
-    """Over how many rounds the learning rates fall to zero, and exploration to its last."""
-    epochs: int = 10
-    """How often each round is learned from."""
     groups: int = 8
     """Into which the environments of a round are divided, for an update each."""
-    learning_rate: float = 3e-4
-    """Of the agent, at the start."""
-    critic_learning_rate: float = 1e-3
-    """Of the critic, at the start."""
-    critic_sizes: tuple[int, ...] = (128, 128)
-    """Hidden layers of the critic."""
     critic_rounds: int = 4
     """At the start, in which only the critic learns: the agent may be good already."""
-    discount: float = 0.99
-    """γ, for each step of the world."""
-    trace_decay: float = 0.9
-    """λ of generalised advantage estimation."""
     clip_range: float = 0.4
     """ε: how far an update may move the probability of an action."""
-    exploration: float = 0.3
-    """Standard deviation of the noise on actions, at the start."""
-    last_exploration: float = 0.1
-    """The same at the end. It falls by the same factor each round: left to the gradient it falls too soon."""
-    hold_exploration: int = 4
-    """Steps for which the same noise is added to the actions."""
     identity_weight: float = 0.0
     """Weight of a second lesson: each sensor learns to tell which one it is."""
-    gradient_clip: float = 0.5
-    """Largest norm of a gradient."""
 
     def build(self, draw: DrawPolicy, engine: Engine) -> "RecurrentPpo":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""
@@ -109,24 +75,13 @@ class Learner(NamedTuple):
     key: Key
 
 
-class RecurrentPpo(Trainer):
+class RecurrentPpo(HostPpo):
     """PPO of one agent in one world on the host."""
 
+    config: RecurrentPpoConfig
+
     def __init__(self, config: RecurrentPpoConfig, draw: DrawPolicy, engine: HostEngine):
-        self.config = config
-        self.draw = draw
-        self.engine = engine
-        self.world: HostWorld = engine.world
-        self.steps_per_generation = config.rollouts * config.horizon * config.rounds
-        updates = config.total_rounds * config.epochs * config.groups
-        self._optimizer, self._critic_optimizer = (
-            optax.chain(
-                optax.clip_by_global_norm(config.gradient_clip),
-                optax.adam(optax.linear_schedule(rate, 0.0, updates), eps=1e-5),
-            )
-            for rate in (config.learning_rate, config.critic_learning_rate)
-        )
-        self._pool: PoolVectorEnv | None = None
+        super().__init__(config, draw, engine, engine.world, updates=config.groups)
 
     def init(self, key: Key) -> Learner:
         key, key_policy, key_probe, key_critic = jax.random.split(key, 4)
@@ -148,13 +103,7 @@ class RecurrentPpo(Trainer):
         config = self.config
         key, key_generation = jax.random.split(state.key)
         state = state._replace(key=key)
-        lanes = Lanes(
-            self._open_pool(),
-            self.world,
-            config.discount,
-            config.hold_exploration,
-            key_generation,
-        )
+        lanes = self._lanes(key_generation)
         figures: list[dict[str, Scalar]] = []
         for number in range(config.rounds):
             key_round = jax.random.fold_in(key_generation, number)
@@ -167,24 +116,11 @@ class RecurrentPpo(Trainer):
                 state._replace(scale=scale), exploration, before, moments, outcome, key_round
             )
             figures.append(figure)
-        extra = jax.tree.map(lambda *values: jnp.mean(jnp.stack(values)), *figures)
-        returns = jnp.asarray(lanes.returns or [jnp.nan])
-        return state, Metrics(jnp.max(returns), jnp.mean(returns), extra)
+        return state, summed_up(lanes, figures)
 
     def candidates(self, state: Learner) -> Policy:
         """What the agent does without exploration."""
         return as_population(state.student.policy)
-
-    def _exploration(self, rounds: Int[Array, ""]) -> Scalar:
-        """Logarithm of the standard deviation of actions."""
-        config = self.config
-        done = rounds / config.total_rounds
-        return exploration_at(config.exploration, config.last_exploration, done)
-
-    def _open_pool(self) -> PoolVectorEnv:
-        if self._pool is None:
-            self._pool = self.engine.open_pool(self.config.rollouts)
-        return self._pool
 
     def _learn(
         self,
