@@ -147,6 +147,21 @@ COACHED = dataclasses.replace(
     test_every=3,
 )
 
+# The same lessons for the paper's small student, by one of its own size
+DAGGER = dataclasses.replace(
+    COACHED,
+    name="ant-pi-dagger",
+    summary="The small student, cloned from one that walks with shuffled senses (DAgger).",
+    policy=_PAPER,
+    trainer=dataclasses.replace(
+        COACHED.trainer, teacher="ant-pi", total_batches=384, dagger_rounds=16
+    ),
+    perturbation=Shuffle(),
+    start="ant-pi-clone",
+    generations=16,
+    test_every=2,
+)
+
 NLA_CLONE = dataclasses.replace(
     CLONE,
     name="ant-nla-clone",
@@ -219,6 +234,7 @@ RECIPES = (
     DAGGER_WIDE,
     COACH,
     COACHED,
+    DAGGER,
     NLA_CLONE,
     NLA,
     NLA_PUBLISHED_CLONE,

@@ -8,7 +8,7 @@ from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import read_published
 
 ENV = "gym:AntBulletEnv-v0"
-_TAUGHT = ("ant-pi-dagger-wide", "ant-pi-coached", "ant-pi-evolved")
+_TAUGHT = ("ant-pi-dagger", "ant-pi-dagger-wide", "ant-pi-coached", "ant-pi-evolved")
 """By who walks with shuffled senses, or by a coach; and the last of them evolved."""
 
 

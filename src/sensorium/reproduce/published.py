@@ -35,7 +35,8 @@ _AN_TABLE_4: Mapping[str, Row] = {
     "ant-pi-clone": {"shuffled": "2034"},
     "ant-pi-clone-large": {"shuffled": "2579 ± 457"},
     "ant-pi-clone-wide": {"shuffled": "2579 ± 457"},
-    # Ours that went on from there
+    # Ours that went on from there, by cloning or for the reward
+    "ant-pi-dagger": {"shuffled": "2034"},
     "ant-pi": {"shuffled": "2034"},
     "ant-pi-large": {"shuffled": "2579 ± 457"},
     "ant-pi-wide": {"shuffled": "2579 ± 457"},
