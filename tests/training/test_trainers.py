@@ -1,5 +1,7 @@
 """Trainers on tiny worlds whose best behaviour is known: they must find it."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,12 +55,15 @@ def _train(config, policy_config, world, generations):
 
 
 EVOLUTION = EvolutionConfig(StrategyConfig("cma-es", sigma=0.3), population=32, rollouts=8)
+REPLAYS = dataclasses.replace(EVOLUTION, replays=6, remembered=8, scouted=64)
 GRADIENTS = ShortHorizonConfig(
     rollouts=32, horizon=8, updates_per_generation=50, learning_rate=1e-2, total_updates=1000
 )
 
 
-@pytest.mark.parametrize("config", [EVOLUTION, GRADIENTS], ids=["evolution", "gradients"])
+@pytest.mark.parametrize(
+    "config", [EVOLUTION, REPLAYS, GRADIENTS], ids=["evolution", "replays", "gradients"]
+)
 def test_following_a_sensor_is_learned(config):
     # Reward -|reading - action| a step, 20 steps: doing nothing earns about -10, following 0
     score = _train(config, FeedForwardConfig((8,)), FollowWorld(), 12)
@@ -82,7 +87,9 @@ def test_order_that_matters_cannot_be_learned_by_an_invariant_agent():
     assert score < -3.0
 
 
-@pytest.mark.parametrize("config", [EVOLUTION, GRADIENTS], ids=["evolution", "gradients"])
+@pytest.mark.parametrize(
+    "config", [EVOLUTION, REPLAYS, GRADIENTS], ids=["evolution", "replays", "gradients"]
+)
 def test_a_generation_is_a_function_of_its_state(config):
     world = FollowWorld()
     trainer = config.build(
@@ -100,3 +107,47 @@ def test_a_generation_is_a_function_of_its_state(config):
 def test_gradient_settings_out_of_range(name):
     with pytest.raises(ConfigError, match=f"{name} must be at least 1, got 0"):
         ShortHorizonConfig(**{name: 0}).build(lambda key: None, DeviceEngine(FollowWorld()))
+
+
+def test_evolution_goes_back_to_where_it_did_worst():
+    world = FollowWorld()
+    engine = DeviceEngine(world)
+    # All but still, so that what it remembers is what its centre finds hard
+    still = dataclasses.replace(REPLAYS, strategy=StrategyConfig("pgpe", 1e-6, learning_rate=1e-6))
+    trainer = still.build(lambda key: FeedForwardConfig((4,)).build(1, 1, key), engine)
+    state = trainer.init(jax.random.key(0))
+    assert np.isinf(state.hard.returns).all()
+    for _ in range(3):
+        state, metrics = trainer.step(state)
+    returns = engine.returns(trainer.candidates(state), state.hard.keys)[0]
+    np.testing.assert_allclose(returns, state.hard.returns, atol=1e-3)
+    assert metrics.extra["hard"] == pytest.approx(float(np.mean(returns)), abs=1e-3)
+    elsewhere = jax.random.split(jax.random.key(9), 200)
+    usual = engine.returns(trainer.candidates(state), elsewhere)[0]
+    # The 8 worst of 64 and more
+    assert np.max(returns) < np.quantile(usual, 0.25)
+
+
+def test_evolution_without_replays_remembers_nothing():
+    trainer = EVOLUTION.build(
+        lambda key: FeedForwardConfig((4,)).build(1, 1, key), DeviceEngine(FollowWorld())
+    )
+    state, metrics = trainer.step(trainer.init(jax.random.key(0)))
+    assert len(state.hard.returns) == 0
+    assert "hard" not in metrics.extra
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"replays": 9}, "from 0 to 8 of its 8 rollout"),
+        ({"replays": -1}, "got -1"),
+        ({"replays": 5, "remembered": 4}, "with 4 starts remembered, got 5"),
+        ({"replays": 2, "scouted": 3}, r"as many starts as it remembers \(32\), got 3"),
+        ({"rollouts": 0}, "at least 1 rollout, got 0"),
+    ],
+)
+def test_evolution_settings_out_of_range(settings, words):
+    config = dataclasses.replace(EVOLUTION, **settings)
+    with pytest.raises(ConfigError, match=words):
+        config.build(lambda key: None, DeviceEngine(FollowWorld()))

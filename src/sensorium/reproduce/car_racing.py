@@ -37,9 +37,10 @@ OURS, THEIRS = "CarRacing", "gym:CarRacing-v3"
 _PUBLISHED = "SENSORIUM_PUBLISHED"
 _AA_AUTHORS = ("carracing_attention_agent_2020", "carracing_attention_agent")
 """That of the paper, and the one that the authors trained a year later."""
+_AA_OURS = ("carracing-attention-agent", "carracing-attention-agent-evolved")
 _SHUFFLED = "carracing-pi", "carracing-pi-backgrounds"
 _UNSHUFFLED = (
-    "carracing-attention-agent",
+    *_AA_OURS,
     *AN_TABLE_5_OTHERS,
     "carracing-cnn",
     "carracing-ppo",
@@ -91,7 +92,7 @@ def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
         table.add_column(column, justify="left" if column == "agent" else "right", no_wrap=True)
     table.add_row("paper", AA_TABLE_2["attention"], AA_TABLE_2["controller"], "-")
     rows = []
-    for name, policy in _all_of(_AA_AUTHORS, "carracing-attention-agent").items():
+    for name, policy in _all_of(_AA_AUTHORS, *_AA_OURS).items():
         assert isinstance(policy, AttentionAgent)
         both = num_parameters(policy)
         looking = sum(leaf.size for leaf in jax.tree.leaves(policy.look))
@@ -102,13 +103,13 @@ def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
 
 def aa_table_3(episodes: int, seed: int, out: Path) -> Result:
     """AA Table 3: CarRacing as it is."""
-    agents = _all_of(_AA_AUTHORS, "carracing-attention-agent")
+    agents = _all_of(_AA_AUTHORS, *_AA_OURS)
     return score_tables(agents, THEIRS, (Identity(),), lambda _: AA_TABLE_3, episodes, seed, out)
 
 
 def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
     """AA Table 4: what nobody told them of."""
-    agents = _all_of(_AA_AUTHORS, "carracing-attention-agent")
+    agents = _all_of(_AA_AUTHORS, *_AA_OURS)
     agents |= present("carracing-cnn", "carracing-ppo", needed=False)
     senses = tuple(MODIFICATIONS[name] for name in ("colour", "bars", "blob"))
 
@@ -122,7 +123,7 @@ def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
 def aa_noise(episodes: int, seed: int, out: Path) -> Result:
     """AA, its discussion: noise where the grass was; agents of 5, 10 and 20 places that learned there."""
     trained = {f"carracing-noise-{top}": row for top, row in AA_TRAINED_IN_NOISE.items()}
-    agents = _all_of(_AA_AUTHORS, "carracing-attention-agent", *trained)
+    agents = _all_of(_AA_AUTHORS, *_AA_OURS, *trained)
     senses = (MODIFICATIONS["noise"],)
     rows, tables = score_tables(
         agents, THEIRS, senses, lambda name: trained.get(name, AA_NOISE), episodes, seed, out

@@ -2,6 +2,10 @@
 
 One generation (AN section 4.1): P sets of parameters, R episodes each, the same R starts for all P
 (common random numbers), fitness the mean return. The centre of the strategy is what is tested and kept.
+
+Past the papers: some of the starts may be those where the search did worst so far (`replays`; after
+prioritised level replay, Jiang et al. 2021). Where an agent is good almost everywhere, most starts tell
+nothing about who is better.
 """
 
 import dataclasses
@@ -11,7 +15,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, from_vector, num_parameters, to_vector
@@ -37,10 +41,24 @@ class EvolutionConfig:
     """Start the search around zeros, as the papers do, or else around random weights.
 
     A recipe that names a start starts there."""
+    replays: int = 0
+    """Of the rollouts, how many are drawn from those starts where the search did worst."""
+    remembered: int = 32
+    """How many such starts there are."""
+    scouted: int = 256
+    """Starts that the centre tries before the first generation, to find them."""
 
     def build(self, draw: DrawPolicy, engine: Engine) -> "Evolution":
         """Set up the trainer of an agent in a world; ConfigError where settings do not fit."""
         return Evolution(self, draw, engine)
+
+
+class Hard(NamedTuple):
+    """Starts where the search did worst; none unless it replays any."""
+
+    keys: Keys
+    returns: Float[Array, " B"]
+    """Of the population when it was last there, infinite where nobody was yet."""
 
 
 class EvolutionState(NamedTuple):
@@ -48,6 +66,7 @@ class EvolutionState(NamedTuple):
 
     strategy: PyTree
     key: Key
+    hard: Hard
 
 
 class Evolution(Trainer):
@@ -57,6 +76,17 @@ class Evolution(Trainer):
         """Set up; raises ConfigError or UnknownNameError where settings do not fit."""
         if config.rollouts < 1:
             raise ConfigError(f"Evolution needs at least 1 rollout, got {config.rollouts}.")
+        if not 0 <= config.replays <= min(config.rollouts, config.remembered):
+            raise ConfigError(
+                f"Evolution can replay from 0 to {min(config.rollouts, config.remembered)} of its "
+                f"{config.rollouts} rollout(s), with {config.remembered} starts remembered, got "
+                f"{config.replays}."
+            )
+        if config.replays and config.scouted < config.remembered:
+            raise ConfigError(
+                f"Evolution must scout as many starts as it remembers ({config.remembered}), got "
+                f"{config.scouted}."
+            )
         self.config = config
         self.draw = draw
         self.engine = engine
@@ -69,31 +99,67 @@ class Evolution(Trainer):
         key, key_init, key_draw = jax.random.split(key, 3)
         mean = to_vector(self.draw(key_draw))
         mean = jnp.zeros_like(mean) if self.config.start_at_zero else mean
-        return EvolutionState(self.strategy.init(key_init, mean), key)
+        count = self.config.remembered if self.config.replays else 0
+        nowhere = Hard(jax.random.split(key_init, count), jnp.full(count, jnp.inf))
+        return EvolutionState(self.strategy.init(key_init, mean), key, nowhere)
 
     def step(self, state: EvolutionState) -> tuple[EvolutionState, Metrics]:
         """One generation."""
-        population, episodes, asked, key_tell = self._ask(state)
+        if self.config.replays and bool(jnp.isinf(state.hard.returns).all()):
+            state = self._scout(state)
+        population, episodes, again, asked, key_tell = self._ask(state)
         returns = self.engine.returns(self._policies(population), episodes)
-        return self._tell(asked, key_tell, population, returns)
+        return self._tell(asked, key_tell, population, episodes, again, returns)
+
+    def _scout(self, state: EvolutionState) -> EvolutionState:
+        """Find starts where the centre does badly."""
+        key, key_episodes = jax.random.split(state.key)
+        episodes = jax.random.split(key_episodes, self.config.scouted)
+        returns = self.engine.returns(self.candidates(state), episodes)[0]
+        hard = self._worst(Hard(episodes, jnp.asarray(returns)))
+        return state._replace(key=key, hard=hard)
+
+    def _worst(self, tried: Hard) -> Hard:
+        """Those to remember."""
+        order = jnp.argsort(tried.returns)[: self.config.remembered]
+        return jax.tree.map(lambda leaf: leaf[order], tried)
 
     @partial(jax.jit, static_argnames="self")
-    def _ask(self, state: EvolutionState) -> tuple[Population, Keys, EvolutionState, Key]:
-        """Whom to try, in which episodes, and how to go on from there."""
+    def _ask(self, state: EvolutionState) -> tuple[Population, Keys, Array, EvolutionState, Key]:
+        """Whom to try, in which episodes, which of them are remembered ones, and how to go on from there."""
         key, key_ask, key_episodes, key_tell = jax.random.split(state.key, 4)
         population, strategy = self.strategy.ask(key_ask, state.strategy)
         episodes = jax.random.split(key_episodes, self.config.rollouts)
-        return population, episodes, EvolutionState(strategy, key), key_tell
+        again = jnp.zeros(0, jnp.int32)
+        if replays := self.config.replays:
+            key_again = jax.random.fold_in(key_episodes, 0)
+            again = jax.random.choice(key_again, self.config.remembered, (replays,), replace=False)
+            episodes = jnp.concatenate([state.hard.keys[again], episodes[replays:]])
+        return population, episodes, again, EvolutionState(strategy, key, state.hard), key_tell
 
     @partial(jax.jit, static_argnames="self")
     def _tell(
-        self, asked: EvolutionState, key: Key, population: Population, returns: Float[Array, "P R"]
+        self,
+        asked: EvolutionState,
+        key: Key,
+        population: Population,
+        episodes: Keys,
+        again: Int[Array, " replays"],
+        returns: Float[Array, "P R"],
     ) -> tuple[EvolutionState, Metrics]:
-        """What each was worth."""
+        """What each was worth, and where they did badly."""
         fitness = jnp.mean(returns, axis=1)
         strategy = self.strategy.tell(key, population, fitness, asked.strategy)
-        metrics = Metrics(jnp.max(fitness), jnp.mean(fitness), {"fitness_std": jnp.std(fitness)})
-        return EvolutionState(strategy, asked.key), metrics
+        extra = {"fitness_std": jnp.std(fitness)}
+        hard, replays = asked.hard, self.config.replays
+        if replays:
+            there = jnp.mean(returns, axis=0)
+            seen = Hard(hard.keys, hard.returns.at[again].set(there[:replays]))
+            fresh = Hard(episodes[replays:], there[replays:])
+            hard = self._worst(jax.tree.map(lambda *leaves: jnp.concatenate(leaves), seen, fresh))
+            extra["hard"] = jnp.mean(hard.returns)
+        metrics = Metrics(jnp.max(fitness), jnp.mean(fitness), extra)
+        return EvolutionState(strategy, asked.key, hard), metrics
 
     def candidates(self, state: EvolutionState) -> Policy:
         """The centre of the search."""
