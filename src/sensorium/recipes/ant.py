@@ -153,14 +153,11 @@ DAGGER = dataclasses.replace(
     name="ant-pi-dagger",
     summary="The small student, cloned from one that walks with shuffled senses (DAgger).",
     policy=_PAPER,
-    trainer=dataclasses.replace(
-        COACHED.trainer, teacher="ant-pi", total_batches=384, dagger_rounds=16
-    ),
     perturbation=Shuffle(),
     start="ant-pi-clone",
     generations=16,
     test_every=2,
-)
+).override(teacher="ant-pi", total_batches=384, dagger_rounds=16)
 
 NLA_CLONE = dataclasses.replace(
     CLONE,
