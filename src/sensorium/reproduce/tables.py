@@ -54,12 +54,11 @@ def score_tables(
         seed: Decides the starts and all noise.
         out: Folder of what is kept.
     """
-    ask_once = _kept if env.startswith(ON_HOST) else _measured
     rows, tables = [], []
     for name, policy in agents.items():
 
         def ask(senses: Perturbation, policy: Policy = policy, name: str = name) -> Scores:
-            return ask_once(policy, name, env, senses, episodes, seed, out)
+            return _scored(policy, name, env, senses, episodes, seed, out)
 
         plain = ask(Identity())
         fixed = isinstance(policy, FeedForwardPolicy)
@@ -80,24 +79,18 @@ def score_tables(
     return rows, Group(*tables)
 
 
-def _measured(
+def _scored(
     policy: Policy, name: str, env: str, senses: Perturbation, episodes: int, seed: int, out: Path
 ) -> Scores:
-    """A score."""
-    del out
-    return watched(policy, name, env, senses, episodes, seed)
-
-
-def _kept(
-    policy: Policy, name: str, env: str, senses: Perturbation, episodes: int, seed: int, out: Path
-) -> Scores:
-    """A score that is measured only if there is none yet of these weights in these episodes."""
+    """A score; on the host measured only if there is none yet of these weights in these episodes."""
+    if not env.startswith(ON_HOST):
+        return watched(policy, name, env, senses, episodes, seed)
     asked = (env, repr(senses), episodes, seed, repr(policy))
     digest = hashlib.sha256(repr(asked).encode() + np.asarray(to_vector(policy)).tobytes())
     path = out / "scores" / f"{name}-{digest.hexdigest()[:16]}.json"
     if path.exists():
         Console(stderr=True).print(f"As measured before: {path}", style="dim", highlight=False)
         return Scores.from_json(json.loads(path.read_text()))
-    scores = _measured(policy, name, env, senses, episodes, seed, out)
+    scores = watched(policy, name, env, senses, episodes, seed)
     write_json(path, scores.to_json())
     return scores
