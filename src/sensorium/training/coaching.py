@@ -141,8 +141,7 @@ class Coaching(HostPpo):
         learner = Learner(
             coach, self._optimizer.init(coach), critic, self._critic_optimizer.init(critic)
         )
-        scale = RewardScale(*(jnp.zeros(()) for _ in range(3)))
-        return CoachingState(learner, scale, jnp.zeros((), jnp.int32), key)
+        return CoachingState(learner, RewardScale.unknown(), jnp.zeros((), jnp.int32), key)
 
     def step(self, state: CoachingState) -> tuple[CoachingState, Metrics]:
         """`rounds` rounds of acting and learning."""

@@ -28,6 +28,11 @@ class RewardScale(NamedTuple):
     mean: Float[Array, ""]
     squares: Float[Array, ""]
 
+    @classmethod
+    def unknown(cls) -> "RewardScale":
+        """Of no steps yet."""
+        return cls(*(jnp.zeros(()) for _ in range(3)))
+
 
 class Memories(NamedTuple):
     """Of the environments side by side, the last axis of every leaf."""

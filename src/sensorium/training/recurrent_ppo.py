@@ -93,7 +93,7 @@ class RecurrentPpo(HostPpo):
             optimizer=self._optimizer.init(eqx.filter(student, eqx.is_inexact_array)),
             critic=critic,
             critic_optimizer=self._critic_optimizer.init(critic),
-            scale=RewardScale(*(jnp.zeros(()) for _ in range(3))),
+            scale=RewardScale.unknown(),
             rounds=jnp.zeros((), jnp.int32),
             key=key,
         )
