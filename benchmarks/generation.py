@@ -4,9 +4,11 @@
 
 Three parts are measured here, one after the other: asking for a population and telling what it was worth,
 which one process does; cutting it into tasks and handing these to Ray; and living, on one core. Living is
-shared by all cores, the others are not: their ratio is how many cores it pays to have.
+shared by all cores, the others are not. So it pays to have as many cores as living takes longer than the
+rest, and no more than there are tasks to hand out.
 """
 
+import os
 import pickle
 import platform
 import time
@@ -95,9 +97,9 @@ def _living(world, policy, rollouts, episodes):
 
 def main(json_file: Path = Path("generation.json")) -> None:
     """Measure, print a table and write JSON."""
-    from sensorium.rollout import use_all_cores
+    os.sched_setaffinity(0, {0})  # one core, before JAX starts its threads
+    import jax
 
-    use_all_cores(1)  # one core
     from sensorium import recipes
     from sensorium.policies import num_parameters
     from sensorium.serialisation import write_json
@@ -127,8 +129,8 @@ def main(json_file: Path = Path("generation.json")) -> None:
                         "ray_seconds": handing,
                         "ray_bytes": size + 4 * population * rollouts,
                         "jax_bytes": 4 * population * rollouts,
-                        "cores_ray": living / (asking + handing),
-                        "cores_jax": living / asking,
+                        "cores_ray": min(tasks, living / (asking + handing)),
+                        "cores_jax": min(population * rollouts, living / asking),
                     }
                 )
     machine = f"{platform.machine()}, one core"
