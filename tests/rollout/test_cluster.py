@@ -15,10 +15,12 @@ import pytest
 
 from sensorium.errors import ClusterError, ConfigError, MissingExtraError, WorldError
 from sensorium.perturbations import Shuffle
-from sensorium.policies import AttentionNeuronConfig
+from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
+from sensorium.recipes import Recipe, resume, train
 from sensorium.rollout import DeviceEngine, EngineConfig, make_world, open_engine
 from sensorium.rollout.cluster import ClusterEngine
 from sensorium.rollout.host import HostEngine
+from sensorium.training import EvolutionConfig, StrategyConfig
 
 # Ray starts its own processes by a fork, which JAX warns of; they never use JAX
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork")
@@ -140,43 +142,63 @@ def test_no_cluster_at_the_address_is_one_sentence():
         ClusterEngine(make_world(WALK), "127.0.0.1:1")
 
 
-def test_a_head_that_is_lost_is_one_sentence(tmp_path):
+RECIPE = Recipe(
+    name="walk",
+    summary="Follow a walk.",
+    policy=FeedForwardConfig(()),
+    trainer=EvolutionConfig(StrategyConfig("cma-es", sigma=0.3), population=8, rollouts=4),
+    env=WALK,
+    generations=4,
+    test_every=2,
+    test_episodes=6,
+    checkpoint_every=1,
+)
+
+
+def test_training_goes_on_elsewhere_from_where_a_head_was_lost(tmp_path):
     """In a process of its own: Ray ends those that outlive their head by a minute."""
     pytest.importorskip("ray", reason="the extra `cluster` is not installed")
     script = tmp_path / "lose.py"
     script.write_text(
         textwrap.dedent(
             """
-            import jax
+            import os, sys
+            from pathlib import Path
             from ray.cluster_utils import Cluster
             from sensorium.errors import ClusterError
-            from sensorium.rollout import make_world
-            from sensorium.rollout.cluster import ClusterEngine
-            from sensorium.policies import AttentionNeuronConfig
+            from sensorium.recipes import train
+            from sensorium.rollout import EngineConfig
+            from tests.rollout.test_cluster import RECIPE
 
             node = dict(num_cpus=1, object_store_memory=80_000_000)
             cluster = Cluster(initialize_head=True, head_node_args=node)
-            world = make_world("gym:tests.host_worlds:Walk-v0")
-            engine = ClusterEngine(world, cluster.address)
-            policy = AttentionNeuronConfig(num_queries=4).build(2, 2, jax.random.key(0))
-            print(engine.run_episodes(policy, jax.random.split(jax.random.key(0), 2)).total.shape)
-            cluster.head_node.kill_gcs_server(check_alive=False)
-            cluster.head_node.kill_raylet(check_alive=False)
+
+            def lose(row):
+                print("generation", row["generation"], flush=True)
+                if row["generation"] == 2:
+                    cluster.head_node.kill_gcs_server(check_alive=False)
+                    cluster.head_node.kill_raylet(check_alive=False)
+
+            engine = EngineConfig("ray", cluster.address)
             try:
-                engine.run_episodes(policy, jax.random.split(jax.random.key(0), 2))
+                train(RECIPE, Path(sys.argv[1]), quiet=True, engine=engine, on_generation=lose)
             except ClusterError as error:
                 print("ClusterError:", error, flush=True)
-            import os
             os._exit(0)
             """
         )
     )
     done = subprocess.run(
-        [sys.executable, script],
+        [sys.executable, script, tmp_path / "run"],
         capture_output=True,
         text=True,
         timeout=240,
         env=os.environ | {"PYTHONPATH": str(ROOT), "RAY_worker_niceness": "0"},
     )
-    assert "(2,)" in done.stdout
     assert "does not answer; once it is back, go on with `sensorium train --resume`" in done.stdout
+    assert "generation 2" in done.stdout
+    assert "generation 3" not in done.stdout
+    resumed = resume(tmp_path / "run", quiet=True)
+    undisturbed = train(RECIPE, tmp_path / "undisturbed", quiet=True)
+    for ours, theirs in zip(jax.tree.leaves(undisturbed), jax.tree.leaves(resumed), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
