@@ -167,9 +167,9 @@ NLA_CLONE = dataclasses.replace(
 )
 
 NLA = dataclasses.replace(
-    WALKER,
+    DAGGER,
     name="ant-nla",
-    summary="Nonlinear attention in the invariant form, which went on to learn from the reward.",
+    summary="Nonlinear attention in the invariant form, cloned from one that walks with shuffled senses.",
     policy=_NLA,
     start="ant-nla-clone",
 )
@@ -185,7 +185,7 @@ NLA_PUBLISHED_CLONE = dataclasses.replace(
 NLA_PUBLISHED = dataclasses.replace(
     NLA,
     name="ant-nla-published",
-    summary="Nonlinear attention as published (not invariant), which went on to learn from the reward.",
+    summary="Nonlinear attention as published (not invariant), cloned from the same teacher.",
     policy=_NLA_PUBLISHED,
     perturbation=Identity(),
     start="ant-nla-published-clone",

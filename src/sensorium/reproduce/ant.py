@@ -35,7 +35,7 @@ def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
 
 
 def nla_table_3(episodes: int, seed: int, out: Path) -> Result:
-    """NLA Table 3: the ant with each form of the layer, cloned alike, and gone on for the reward."""
+    """NLA Table 3: the ant with each form of the layer, cloned alike, and taught alike by one that walks."""
     clones = ("ant-pi-clone", "ant-nla-published-clone", "ant-nla-clone")
-    agents = present(*clones, "ant-pi", "ant-nla-published", "ant-nla")
+    agents = present(*clones, "ant-pi", "ant-pi-dagger", "ant-nla-published", "ant-nla")
     return score_tables(agents, ENV, (Identity(), Shuffle()), lambda _: {}, episodes, seed, out)
