@@ -97,7 +97,9 @@ def _living(world, policy, rollouts, episodes):
 
 def main(json_file: Path = Path("generation.json")) -> None:
     """Measure, print a table and write JSON."""
-    os.sched_setaffinity(0, {0})  # one core, before JAX starts its threads
+    os.sched_setaffinity(
+        0, {min(os.sched_getaffinity(0))}
+    )  # one core, before JAX starts its threads
     import jax
 
     from sensorium import recipes
@@ -130,7 +132,7 @@ def main(json_file: Path = Path("generation.json")) -> None:
                         "ray_bytes": size + 4 * population * rollouts,
                         "jax_bytes": 4 * population * rollouts,
                         "cores_ray": min(tasks, living / (asking + handing)),
-                        "cores_jax": min(population * rollouts, living / asking),
+                        "cores_jax": min(population, living / asking),
                     }
                 )
     machine = f"{platform.machine()}, one core"

@@ -15,18 +15,17 @@ import pytest
 
 from sensorium.errors import ClusterError, ConfigError, MissingExtraError, WorldError
 from sensorium.perturbations import Shuffle
-from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
-from sensorium.recipes import Recipe, resume, train
+from sensorium.policies import AttentionNeuronConfig
+from sensorium.recipes import resume, train
 from sensorium.rollout import DeviceEngine, EngineConfig, make_world, open_engine
 from sensorium.rollout.cluster import ClusterEngine
 from sensorium.rollout.host import HostEngine
-from sensorium.training import EvolutionConfig, StrategyConfig
+from tests.rollout.walking import RECIPE, WALK
 
 # Ray starts its own processes by a fork, which JAX warns of; they never use JAX
 pytestmark = pytest.mark.filterwarnings("ignore:os.fork")
 
 ROOT = Path(__file__).parents[2]
-WALK = "gym:tests.host_worlds:Walk-v0"
 CONFIG = AttentionNeuronConfig(num_queries=4, message_size=4)
 
 
@@ -142,19 +141,6 @@ def test_no_cluster_at_the_address_is_one_sentence():
         ClusterEngine(make_world(WALK), "127.0.0.1:1")
 
 
-RECIPE = Recipe(
-    name="walk",
-    summary="Follow a walk.",
-    policy=FeedForwardConfig(()),
-    trainer=EvolutionConfig(StrategyConfig("cma-es", sigma=0.3), population=8, rollouts=4),
-    env=WALK,
-    generations=4,
-    test_every=2,
-    test_episodes=6,
-    checkpoint_every=1,
-)
-
-
 def test_training_goes_on_elsewhere_from_where_a_head_was_lost(tmp_path):
     """In a process of its own: Ray ends those that outlive their head by a minute."""
     pytest.importorskip("ray", reason="the extra `cluster` is not installed")
@@ -168,7 +154,7 @@ def test_training_goes_on_elsewhere_from_where_a_head_was_lost(tmp_path):
             from sensorium.errors import ClusterError
             from sensorium.recipes import train
             from sensorium.rollout import EngineConfig
-            from tests.rollout.test_cluster import RECIPE
+            from tests.rollout.walking import RECIPE
 
             node = dict(num_cpus=1, object_store_memory=80_000_000)
             cluster = Cluster(initialize_head=True, head_node_args=node)

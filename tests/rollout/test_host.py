@@ -10,14 +10,14 @@ from sensorium.bridges.opening import open_env
 from sensorium.errors import ConfigError, ObservationError, WorldError
 from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, compose
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy, Trace
-from sensorium.recipes import Recipe, resume, train
+from sensorium.recipes import resume, train
 from sensorium.rollout import DeviceEngine, EngineConfig, make_world, open_engine
 from sensorium.rollout.acting import PolicyActor
 from sensorium.rollout.host import HostEngine, seeds_of
-from sensorium.training import EvolutionConfig, RunDirectory, StrategyConfig
+from sensorium.training import RunDirectory
 from sensorium.zoo import load, read_published
+from tests.rollout.walking import RECIPE, WALK
 
-WALK = "gym:tests.host_worlds:Walk-v0"
 SENSES = compose(NoiseChannels(2), Reshuffle(3))
 CONFIG = AttentionNeuronConfig(num_queries=4, message_size=4)
 
@@ -181,19 +181,6 @@ def test_numbers_out_of_range():
         open_engine(make_world("CartPoleSwingUpHarder"), EngineConfig(workers=2))
     assert isinstance(open_engine(make_world("CartPoleSwingUpHarder")), DeviceEngine)
     assert isinstance(open_engine(make_world(WALK)), HostEngine)
-
-
-RECIPE = Recipe(
-    name="walk",
-    summary="Follow a walk.",
-    policy=FeedForwardConfig(()),
-    trainer=EvolutionConfig(StrategyConfig("cma-es", sigma=0.3), population=8, rollouts=4),
-    env=WALK,
-    generations=6,
-    test_every=2,
-    test_episodes=6,
-    checkpoint_every=1,
-)
 
 
 def test_evolution_on_the_host_learns_and_resumes_bit_for_bit(tmp_path):
