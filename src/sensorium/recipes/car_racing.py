@@ -22,6 +22,7 @@ from sensorium.policies import (
 )
 from sensorium.recipes.recipe import Recipe
 from sensorium.training import (
+    ControllerImitationConfig,
     ControllerPpoConfig,
     EvolutionConfig,
     ImitationConfig,
@@ -105,6 +106,27 @@ EVOLVED = dataclasses.replace(
     generations=48,
     test_every=8,
     test_episodes=256,
+)
+
+# What its eyes see tells more than its controller makes of it (docs/experiments.md)
+DAGGER = dataclasses.replace(
+    STUDENT,
+    name="carracing-attention-agent-dagger",
+    summary="AttentionAgent (3,667 parameters), its controller taught anew by all that it has lived.",
+    trainer=ControllerImitationConfig(
+        teacher="carracing-teacher", action_weights=_IMITATION.action_weights
+    ),
+    start="carracing-attention-agent-evolved",
+    generations=16,
+    test_every=2,
+    test_episodes=256,
+)
+
+DAGGER_LARGE = dataclasses.replace(
+    DAGGER,
+    name="carracing-attention-agent-dagger-large",
+    summary="The same with 20 places and 32 units (10,755 parameters).",
+    policy=AttentionAgentConfig(top=20, hidden_size=32),
 )
 
 # The paper's agent, places of a code of 1,024, would learn for days; this one reads a small code
@@ -223,6 +245,8 @@ RECIPES = (
     STUDENT,
     DRIVER,
     EVOLVED,
+    DAGGER,
+    DAGGER_LARGE,
     PI_STUDENT,
     NLA_STUDENT,
     NLA_PUBLISHED_STUDENT,

@@ -49,6 +49,7 @@ from sensorium.rollout import Engine, make_world
 from sensorium.training import (
     CloningConfig,
     CoachingConfig,
+    ControllerImitationConfig,
     ControllerPpoConfig,
     EvolutionConfig,
     ImitationConfig,
@@ -75,6 +76,7 @@ class Recipe:
     trainer: (
         CloningConfig
         | CoachingConfig
+        | ControllerImitationConfig
         | ControllerPpoConfig
         | EvolutionConfig
         | ImitationConfig
@@ -153,7 +155,7 @@ class Recipe:
         def draw(key: Key) -> Policy:
             return (start or self.draw_policy(key)).with_code_scale(scale)
 
-        if isinstance(self.trainer, CoachingConfig | ImitationConfig):
+        if isinstance(self.trainer, CoachingConfig | ControllerImitationConfig | ImitationConfig):
             assert not isinstance(teacher, Teacher)
             return self.trainer.build(draw, engine, teacher)
         if isinstance(self.trainer, CloningConfig):
@@ -213,6 +215,7 @@ _PARTS: dict[str, type] = {
         ConvolutionalConfig,
         CloningConfig,
         CoachingConfig,
+        ControllerImitationConfig,
         ControllerPpoConfig,
         EvolutionConfig,
         ImitationConfig,

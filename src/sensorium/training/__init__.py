@@ -4,6 +4,10 @@ from sensorium.training.cloning import Cloning as Cloning
 from sensorium.training.cloning import CloningConfig as CloningConfig
 from sensorium.training.coaching import Coaching as Coaching
 from sensorium.training.coaching import CoachingConfig as CoachingConfig
+from sensorium.training.controller_imitation import ControllerImitation as ControllerImitation
+from sensorium.training.controller_imitation import (
+    ControllerImitationConfig as ControllerImitationConfig,
+)
 from sensorium.training.controller_ppo import ControllerPpo as ControllerPpo
 from sensorium.training.controller_ppo import ControllerPpoConfig as ControllerPpoConfig
 from sensorium.training.evolution import Evolution as Evolution

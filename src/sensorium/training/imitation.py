@@ -216,9 +216,7 @@ class Imitation(Trainer):
                 world.critic_features(now.world), now.teacher
             )
             action, carry, _ = student.step(now.observation, now.student)
-            # The logarithm: what a teacher does in a body that is lost is no guide, and must not count most
-            away = jnp.mean(self._weights * (action - wanted) ** 2)
-            loss = jnp.where(now.alive, jnp.log1p(away), 0.0)
+            loss = jnp.where(now.alive, apart(action, wanted, self._weights), 0.0)
             done = self._act(key_noise, share * wanted + (1 - share) * action)
             observation, state, reward, terminated, truncated, _ = world.advance(
                 key_world, now.world, done, world.default_params
@@ -241,3 +239,11 @@ class Imitation(Trainer):
         """What is done: with noise, and no gradient goes through the world."""
         noise = self.config.action_noise * jax.random.normal(key, action.shape)
         return jax.lax.stop_gradient(jnp.clip(action + noise, -1, 1))
+
+
+def apart(action: Action, wanted: Action, weights: Float[np.ndarray, " A"]) -> Scalar:
+    """How far an action is from what the teacher would do.
+
+    The logarithm: what a teacher does in a body that is lost is no guide, and must not count most.
+    """
+    return jnp.log1p(jnp.mean(weights * (action - wanted) ** 2))

@@ -16,17 +16,16 @@ from sensorium.envs import Environment
 from sensorium.errors import ConfigError, RunError
 from sensorium.perturbations import Identity
 from sensorium.policies import (
-    AttentionAgent,
     ConvolutionalConfig,
     FeedForwardConfig,
     Policy,
-    SensoryPolicy,
 )
 from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
 from sensorium.training import (
     CloningConfig,
     CoachingConfig,
+    ControllerImitationConfig,
     ImitationConfig,
     PpoConfig,
     RunDirectory,
@@ -95,7 +94,7 @@ def clone(recipe: Recipe, directory: Path, teacher: str | None = None, **options
     """Train a student to do what a teacher does, in a new run directory.
 
     Args:
-        recipe: Of a student, trained by `CloningConfig` or `ImitationConfig`.
+        recipe: Of a student, trained by `CloningConfig`, `ImitationConfig` or `ControllerImitationConfig`.
         directory: Where; must not hold a run yet.
         teacher: Instead of the recipe's: an agent of the zoo, a run, or a file of an agent or of
             Stable-Baselines3 (a zip).
@@ -108,7 +107,7 @@ def clone(recipe: Recipe, directory: Path, teacher: str | None = None, **options
         ConfigError: The recipe is of another kind, or the teacher does not fit its world.
         UnknownNameError: There is no such teacher.
     """
-    if not isinstance(recipe.trainer, CloningConfig | ImitationConfig):
+    if not isinstance(recipe.trainer, CloningConfig | ControllerImitationConfig | ImitationConfig):
         raise ConfigError(
             f"{recipe.name} is not trained by cloning; train it with `sensorium train`."
         )
@@ -151,8 +150,8 @@ def _named_agents(recipe: Recipe) -> dict[str, Any]:
 def find_start(recipe: Recipe) -> Policy | None:
     """The policy that a recipe starts from; None if it draws one.
 
-    An AttentionAgent may look at another number of places there; it is told of as many as the recipe's. An
-    AttentionNeuron agent may have smaller LSTMs or a narrower positional table there; it grows.
+    An AttentionAgent may look at another number of places there; it is told of as many as the recipe's. It
+    may have a smaller LSTM, too, as an AttentionNeuron agent may, or a narrower positional table; they grow.
 
     Raises:
         UnknownNameError: There is no such agent.
@@ -162,9 +161,7 @@ def find_start(recipe: Recipe) -> Policy | None:
     if not recipe.start:
         return None
     policy, wanted = load(recipe.start).policy, recipe.outline()
-    if isinstance(policy, AttentionAgent) and isinstance(wanted, AttentionAgent):
-        policy = policy.with_top(wanted.top)
-    if isinstance(policy, SensoryPolicy) and _shapes(policy) != _shapes(wanted):
+    if _shapes(policy) != _shapes(wanted):
         policy = grown(policy, recipe.draw_policy(jax.random.key(recipe.seed))) or policy
     if _shapes(policy) != _shapes(wanted):
         raise ConfigError(
@@ -191,7 +188,7 @@ def find_teacher(recipe: Recipe) -> Teacher | Policy | None:
         AgentFileError: The file is missing or damaged.
         ConfigError: It does not fit the world of the recipe.
     """
-    if isinstance(recipe.trainer, ImitationConfig):
+    if isinstance(recipe.trainer, ControllerImitationConfig | ImitationConfig):
         return _who_knows(recipe, recipe.trainer.teacher)
     if isinstance(recipe.trainer, CoachingConfig):
         return _coached(recipe)

@@ -1,0 +1,285 @@
+"""Imitation for agents of pictures, on the device: the controller learns, the eyes stay as they are.
+
+As in `imitation.py` a student lives in its own world, and a teacher, who is told the true state, says at each
+step what it would do there (DAgger, Ross et al. 2011). But what the eyes made of each picture is remembered:
+to learn from it again costs next to nothing beside the look, so that each generation of episodes can be
+followed by thousands of updates, on all that was lived in the last ones. Gradients go through the
+controller's memory along sequences of some hundred steps.
+"""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from sensorium.envs import Environment
+from sensorium.errors import ConfigError
+from sensorium.policies import Policy, SeeingPolicy, as_population
+from sensorium.rollout import Engine, each_share, over_devices
+from sensorium.training.imitation import apart
+from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.types import Key, Keys, PyTree, Scalar, Sensed
+
+
+@dataclasses.dataclass(frozen=True)
+class ControllerImitationConfig:
+    """Settings of imitation for the controllers of agents who see."""
+
+    teacher: str = ""
+    """An agent of the zoo, a run or a file, whose sensors are the world's `critic_features`."""
+    rollouts: int = 128
+    """Episodes of a generation, side by side; one of CarRacing takes 22 MB while it lasts."""
+    remembered: int = 10
+    """Generations whose episodes are learned from; the oldest are forgotten."""
+    updates: int = 4000
+    """In a generation."""
+    batch: int = 64
+    """Sequences in an update."""
+    steps: int = 200
+    """Of a sequence."""
+    warm_up: int = 50
+    """Its first steps, which make a memory and are not learned from, unless the episode begins there."""
+    learning_rate: float = 3e-3
+    """Of Adam; it falls to a hundredth along a cosine in each generation, as each tests an agent."""
+    action_weights: tuple[float, ...] = ()
+    """What the squared differences of the actions count, where they differ in size; all 1 by default."""
+    action_noise: tuple[float, ...] = (0.15, 0.03, 0.03, 0.03)
+    """Standard deviations of the noise on what is done, dealt out to the episodes in turn."""
+    gradient_clip: float = 0.5
+    """Largest norm of a gradient."""
+    averaging: float = 0.998
+    """Of what lives, is tested and kept: a running mean of the students of all updates, with this memory."""
+
+    def build(
+        self, draw: DrawPolicy, engine: Engine, teacher: Policy | None
+    ) -> "ControllerImitation":
+        """Set up the trainer.
+
+        Args:
+            draw: Draws a student, or gives the one to go on with.
+            engine: Of the student's world, on the device.
+            teacher: Whom to learn from.
+
+        Raises:
+            ConfigError: There is no teacher, or the student, the world or settings do not fit.
+        """
+        world = engine.world
+        if not isinstance(world, Environment):
+            raise ConfigError("Imitation works with worlds on the device; clone in the others.")
+        if teacher is None:
+            raise ConfigError("Imitation needs a teacher; name one with --teacher.")
+        if not isinstance(jax.eval_shape(draw, jax.random.key(0)), SeeingPolicy):
+            raise ConfigError(
+                "Imitation of controllers is for agents of pictures with eyes and a controller: "
+                "AttentionAgent, or AttentionNeuron for pictures."
+            )
+        if not 0 <= self.warm_up < self.steps <= world.max_steps:
+            raise ConfigError(
+                f"Sequences of {self.steps} steps, {self.warm_up} of them to warm up, do not fit into "
+                f"episodes of {world.max_steps}."
+            )
+        if self.action_weights and len(self.action_weights) != world.num_actions:
+            raise ConfigError(
+                f"There are {len(self.action_weights)} action_weights for {world.num_actions} action(s)."
+            )
+        if not self.action_noise:
+            raise ConfigError("action_noise needs at least one standard deviation; 0 is none.")
+        return ControllerImitation(self, draw, world, teacher)
+
+
+class Lived(NamedTuple):
+    """Episodes: what was seen and wanted in each step. R of them by T steps."""
+
+    seen: PyTree
+    wanted: Float[Array | np.ndarray, "..."]
+    alive: Bool[Array | np.ndarray, "..."]
+    """Whether the episode went on until then; the rest counts for nothing."""
+
+
+class ControllerImitationState(NamedTuple):
+    """All that a run needs to go on."""
+
+    student: SeeingPolicy
+    mean: SeeingPolicy
+    """Of the last students."""
+    optimizer: PyTree
+    remembered: Lived
+    """Of the last generations, each in its place; blank at first."""
+    generation: Int[Array, ""]
+    key: Key
+
+
+class ControllerImitation(Trainer):
+    """Imitation of one teacher in one world on the device."""
+
+    def __init__(
+        self,
+        config: ControllerImitationConfig,
+        draw: DrawPolicy,
+        world: Environment,
+        teacher: Policy,
+    ):
+        """Set up; see `ControllerImitationConfig.build`."""
+        self.config, self.draw, self.world, self.teacher = config, draw, world, teacher
+        self.steps_per_generation = config.rollouts * world.max_steps
+        self._weights = np.array(config.action_weights or [1.0] * world.num_actions, np.float32)
+        self._noise = np.resize(np.array(config.action_noise, np.float32), config.rollouts)
+        once = optax.cosine_decay_schedule(config.learning_rate, config.updates, alpha=0.01)
+        self._optimizer = optax.chain(
+            optax.clip_by_global_norm(config.gradient_clip),
+            optax.adam(lambda count: once(count % config.updates)),
+        )
+
+    def init(self, key: Key) -> ControllerImitationState:
+        """The student as it is, who has lived nothing."""
+        key, key_student = jax.random.split(key)
+        student = self.draw(key_student)
+        assert isinstance(student, SeeingPolicy)
+        keys = jax.random.split(key, self.config.rollouts)
+        generation, _ = jax.eval_shape(self._live, student, keys, self._noise)
+        remembered = jax.tree.map(
+            lambda leaf: jnp.zeros(
+                (self.config.remembered * leaf.shape[0], *leaf.shape[1:]), leaf.dtype
+            ),
+            generation,
+        )
+        optimizer = self._optimizer.init(eqx.filter(student, eqx.is_inexact_array))
+        return ControllerImitationState(
+            student, student, optimizer, remembered, jnp.zeros((), jnp.int32), key
+        )
+
+    def step(self, state: ControllerImitationState) -> tuple[ControllerImitationState, Metrics]:
+        """Episodes of the mean of the last students, and updates on all that is remembered."""
+        config = self.config
+        key, key_live, key_learn = jax.random.split(state.key, 3)
+        keys = jax.random.split(key_live, config.rollouts)
+        lived, earned = self._live(state.mean, keys, self._noise)
+        place = int(state.generation) % config.remembered * config.rollouts
+        remembered = jax.tree.map(
+            lambda old, new: old.at[place : place + config.rollouts].set(np.asarray(new)),
+            state.remembered,
+            lived,
+        )
+        known = min(int(state.generation) + 1, config.remembered) * config.rollouts
+        everything = jax.tree.map(np.asarray, remembered)
+        random = np.random.default_rng(np.asarray(jax.random.key_data(key_learn)))
+        now, losses = (state.student, state.mean, state.optimizer), []
+        for _ in range(config.updates):
+            batch, learned_from = self._draw_sequences(everything, known, random)
+            of_shares = self._gradients((batch, learned_from), now[0])
+            # Taken from the devices before their sum: see `each_share`
+            gradient, loss = jax.tree.map(lambda leaf: np.asarray(leaf).sum(0), of_shares)
+            now = self._update(now, gradient)
+            losses.append(loss)
+        student, mean, optimizer = now
+        state = ControllerImitationState(
+            student, mean, optimizer, remembered, state.generation + 1, key
+        )
+        return state, Metrics(
+            jnp.max(earned), jnp.mean(earned), {"loss": jnp.asarray(np.mean(losses))}
+        )
+
+    def candidates(self, state: ControllerImitationState) -> Policy:
+        """The mean of the last students."""
+        return as_population(state.mean)
+
+    @partial(jax.jit, static_argnames="self")
+    def _live(
+        self, student: SeeingPolicy, keys: Keys, noise: Float[Array, " R"]
+    ) -> tuple[Lived, Float[Array, " R"]]:
+        """An episode for each key, and what was earned in it."""
+
+        def live(each: tuple[Keys, Array], student: SeeingPolicy) -> tuple[Lived, Array]:
+            return jax.vmap(partial(self._live_one, student))(*each)
+
+        return over_devices(live, (keys, noise), len(keys), student)
+
+    def _live_one(self, student: SeeingPolicy, key: Key, noise: Scalar) -> tuple[Lived, Scalar]:
+        """See, ask the teacher, do what the student would, with noise."""
+        world = self.world
+        key_begin, key_steps = jax.random.split(key)
+        observation, begun = world.reset_env(key_begin, world.default_params)
+        knows = world.critic_features(begun).shape[0]
+        carries = student.initial_carry(world.senses), self.teacher.initial_carry(knows)
+
+        def step(
+            now: tuple[Sensed, PyTree, tuple[PyTree, PyTree], Bool[Array, ""]], key: Key
+        ) -> tuple[tuple, tuple[Lived, Scalar]]:
+            observation, state, (carry, teacher_carry), alive = now
+            key_noise, key_world = jax.random.split(key)
+            wanted, teacher_carry, _ = self.teacher.step(
+                world.critic_features(state), teacher_carry
+            )
+            seen, carry, _ = student.see(observation, carry)
+            sums, carry = student.control(seen, carry)
+            done = jnp.tanh(sums) + noise * jax.random.normal(key_noise, sums.shape)
+            done = jnp.clip(done, -1, 1)
+            observation, state, reward, terminated, truncated, _ = world.advance(
+                key_world, state, done, world.default_params
+            )
+            carries = student.told(carry, done), teacher_carry
+            after = observation, state, carries, alive & ~terminated & ~truncated
+            return after, (Lived(seen, wanted, alive), jnp.where(alive, reward, 0.0))
+
+        start = observation, begun, carries, jnp.ones((), bool)
+        keys = jax.random.split(key_steps, world.max_steps)
+        _, (lived, rewards) = jax.lax.scan(step, start, keys)
+        return lived, jnp.sum(rewards)
+
+    def _draw_sequences(
+        self, everything: Lived, known: int, random: np.random.Generator
+    ) -> tuple[Lived, Float[np.ndarray, "T B"]]:
+        """Sequences side by side, the batch last, and what each step counts; the sum is 1."""
+        config = self.config
+        rows = random.integers(known, size=config.batch)
+        # Those that would begin earlier begin at the start, where there is nothing to warm up for
+        latest = self.world.max_steps - config.steps
+        first = random.integers(-config.warm_up, latest + 1, config.batch).clip(0)
+        times = first + np.arange(config.steps)[:, None]
+        batch = jax.tree.map(lambda leaf: np.moveaxis(leaf[rows, times], 1, -1), everything)
+        warm = (np.arange(config.steps)[:, None] >= config.warm_up) | (first == 0)
+        counts = (batch.alive & warm).astype(np.float32)
+        return batch, counts / max(counts.sum(), 1)
+
+    @partial(jax.jit, static_argnames="self")
+    def _gradients(
+        self, lanes: tuple[Lived, Float[Array | np.ndarray, "T B"]], student: SeeingPolicy
+    ) -> tuple[SeeingPolicy, Float[Array, " shares"]]:
+        """For each device's share of a batch, its part of the gradient and of the loss."""
+
+        def share(
+            lanes: tuple[Lived, Float[Array, "T B"]], student: SeeingPolicy
+        ) -> tuple[SeeingPolicy, Scalar]:
+            loss, gradient = jax.value_and_grad(self._loss)(student, *lanes)
+            return gradient, loss
+
+        return each_share(share, lanes, student)
+
+    def _loss(self, student: SeeingPolicy, batch: Lived, counts: Float[Array, "T B"]) -> Scalar:
+        """How far what the student would do is from what was wanted."""
+        blank = student.initial_carry(self.world.senses)
+
+        def sequence(lived: Lived) -> Float[Array, " T"]:
+            def step(carry: PyTree, moment: Lived) -> tuple[PyTree, Scalar]:
+                sums, carry = student.control(moment.seen, carry)
+                return carry, apart(jnp.tanh(sums), jnp.asarray(moment.wanted), self._weights)
+
+            return jax.lax.scan(step, blank, lived)[1]
+
+        return jnp.sum(counts * jax.vmap(sequence, in_axes=-1, out_axes=-1)(batch))
+
+    @partial(jax.jit, static_argnames="self")
+    def _update(self, now: tuple, gradient: SeeingPolicy) -> tuple:
+        """The student after an update, and the mean moved on; to the last bit, eyes stay as they are."""
+        student, mean, optimizer = now
+        updates, optimizer = self._optimizer.update(gradient, optimizer)
+        student = optax.apply_updates(student, updates)
+        step = 1 - self.config.averaging
+        mean = jax.tree.map(lambda old, new: old + step * (new - old), mean, student)
+        return student, mean, optimizer

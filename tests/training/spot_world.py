@@ -1,0 +1,54 @@
+"""A small world of pictures, for trainers of agents who see."""
+
+import dataclasses
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from sensorium.envs import Environment
+
+
+class Spot(NamedTuple):
+    """Where a bright spot is, and since when."""
+
+    left: jax.Array
+    time: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class SpotWorld(Environment):
+    """A dark picture with a bright spot on one side; to point at it pays, to brake costs."""
+
+    id = "Spot"
+    observation_shape: ClassVar[tuple[int, ...]] = (24, 24, 3)
+    num_actions = 2
+    num_sensors = 0
+    sensor_names: ClassVar[tuple[str, ...]] = ()
+    max_steps = 20
+    solved_return = 10.0
+    default_params = None
+
+    def reset_env(self, key, params):
+        """Draw a side."""
+        state = Spot(jax.random.bernoulli(key), jnp.zeros((), jnp.int32))
+        return self.observe(state), state
+
+    def step_env(self, key, state, action, params):
+        """Pay; half way the spot may change sides."""
+        reward = action[0] * jnp.where(state.left, -1.0, 1.0) - 0.1 * action[1]
+        left = jnp.where(state.time == 9, jax.random.bernoulli(key), state.left)
+        state = Spot(left, state.time + 1)
+        return self.observe(state), state, reward, jnp.zeros((), bool), {}
+
+    def observe(self, state):
+        """The picture."""
+        bright = jnp.full((7, 7, 3), 255, jnp.uint8)
+        column = jnp.where(state.left, 0, 17)
+        return jax.lax.dynamic_update_slice(
+            jnp.zeros((24, 24, 3), jnp.uint8), bright, (8, column, 0)
+        )
+
+    def critic_features(self, state):
+        """Which side, and how long it will be sure."""
+        return jnp.stack([state.left, state.time / 20])
