@@ -60,6 +60,7 @@ PAPERS = {
     "ant": lambda name: an_table_4(name) | (AN_TABLE_6_ANT if "pi" in name else {}),
     "carracing": lambda name: {
         "carracing-attention-agent": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
+        "carracing-attention-agent-dagger": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
         "carracing-attention-agent-evolved": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
         "carracing-pi": AN_TABLE_5,
         "carracing-pi-backgrounds": AN_TABLE_5,

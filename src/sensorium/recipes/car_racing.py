@@ -188,12 +188,14 @@ NOISE_20 = dataclasses.replace(
 
 # By itself one of five places does not find out where to look (docs/experiments.md)
 NOISE_5 = dataclasses.replace(
-    _taught(NOISE_10, generations=40, teacher_generations=20),
+    DAGGER,
     name="carracing-noise-5",
-    summary="AttentionAgent of 5 places, which went on in noise from that of ten.",
+    summary="AttentionAgent of 5 places where grass is noise, with the eyes of that of 20.",
     policy=AttentionAgentConfig(top=5),
-    start="carracing-noise-10",
-).override(learning_rate=1e-3)
+    perturbation=NoiseBackground(),
+    start="carracing-noise-20",
+    test_episodes=64,
+)
 
 CONVOLUTIONAL = dataclasses.replace(
     _taught(PI_STUDENT, generations=40, teacher_generations=20),

@@ -37,7 +37,11 @@ OURS, THEIRS = "CarRacing", "gym:CarRacing-v3"
 _PUBLISHED = "SENSORIUM_PUBLISHED"
 _AA_AUTHORS = ("carracing_attention_agent_2020", "carracing_attention_agent")
 """That of the paper, and the one that the authors trained a year later."""
-_AA_OURS = ("carracing-attention-agent", "carracing-attention-agent-evolved")
+_AA_OURS = (
+    "carracing-attention-agent",
+    "carracing-attention-agent-evolved",
+    "carracing-attention-agent-dagger",
+)
 _SHUFFLED = "carracing-pi", "carracing-pi-backgrounds"
 _UNSHUFFLED = (
     *_AA_OURS,

@@ -166,12 +166,12 @@ class ControllerImitation(Trainer):
             state.remembered,
             lived,
         )
-        known = min(int(state.generation) + 1, config.remembered) * config.rollouts
         everything = jax.tree.map(np.asarray, remembered)
+        moments = np.argwhere(everything.alive)
         random = np.random.default_rng(np.asarray(jax.random.key_data(key_learn)))
         now, losses = (state.student, state.mean, state.optimizer), []
         for _ in range(config.updates):
-            batch, learned_from = self._draw_sequences(everything, known, random)
+            batch, learned_from = self._draw_sequences(everything, moments, random)
             of_shares = self._gradients((batch, learned_from), now[0])
             # Taken from the devices before their sum: see `each_share`
             gradient, loss = jax.tree.map(lambda leaf: np.asarray(leaf).sum(0), of_shares)
@@ -233,19 +233,21 @@ class ControllerImitation(Trainer):
         return lived, jnp.sum(rewards)
 
     def _draw_sequences(
-        self, everything: Lived, known: int, random: np.random.Generator
+        self, everything: Lived, moments: Int[np.ndarray, "M 2"], random: np.random.Generator
     ) -> tuple[Lived, Float[np.ndarray, "T B"]]:
-        """Sequences side by side, the batch last, and what each step counts; the sum is 1."""
+        """Sequences side by side, the batch last, and what each step counts; the sum is 1.
+
+        Each is drawn around a moment of life, which comes at any place of it after the warm-up.
+        """
         config = self.config
-        rows = random.integers(known, size=config.batch)
-        # Those that would begin earlier begin at the start, where there is nothing to warm up for
-        latest = self.world.max_steps - config.steps
-        first = random.integers(-config.warm_up, latest + 1, config.batch).clip(0)
-        times = first + np.arange(config.steps)[:, None]
-        batch = jax.tree.map(lambda leaf: np.moveaxis(leaf[rows, times], 1, -1), everything)
-        warm = (np.arange(config.steps)[:, None] >= config.warm_up) | (first == 0)
+        rows, when = random.choice(moments, config.batch).T
+        before = random.integers(config.warm_up, config.steps, config.batch)
+        first = (when - before).clip(0, self.world.max_steps - config.steps)
+        place = np.arange(config.steps)[:, None]
+        batch = jax.tree.map(lambda leaf: np.moveaxis(leaf[rows, first + place], 1, -1), everything)
+        warm = (place >= config.warm_up) | (first == 0)
         counts = (batch.alive & warm).astype(np.float32)
-        return batch, counts / max(counts.sum(), 1)
+        return batch, counts / counts.sum()
 
     @partial(jax.jit, static_argnames="self")
     def _gradients(
