@@ -111,10 +111,25 @@ def test_noise_is_dealt_out_to_the_episodes_in_turn():
     learning = trainer(config)
     state = learning.init(jax.random.key(0))
     keys = jnp.repeat(jax.random.split(jax.random.key(1), 2), 2)
-    _, earned = learning._live(state.mean, keys, learning._noise[:4])
-    _, quiet = learning._live(state.mean, keys, jnp.zeros(4))
+    _, earned = learning._live(state.mean, keys, learning._noise[:4], jnp.zeros(()))
+    _, quiet = learning._live(state.mean, keys, jnp.zeros(4), jnp.zeros(()))
     np.testing.assert_allclose(earned[::2], quiet[::2], atol=1e-5)
     assert (np.abs(earned - quiet)[1::2] > 1e-3).all()
+
+
+def test_the_teacher_takes_its_hand_off_the_wheel():
+    config = dataclasses.replace(CONFIG, teacher_generations=2, updates=1, learning_rate=0.0)
+    _, metrics = generations(trainer(config), 3)
+    assert [float(each.extra["teacher"]) for each in metrics] == [1.0, 0.5, 0.0]
+    learning = trainer()
+    keys = jax.random.split(jax.random.key(1), 2)
+    students = [learning.init(jax.random.key(seed)).mean for seed in (2, 3)]
+    for share, same in ((1.0, True), (0.0, False)):
+        one, two = (
+            learning._live(student, keys, jnp.zeros(2), jnp.asarray(share))[1]
+            for student in students
+        )
+        assert np.allclose(one, two) == same
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_agent(tmp_path):
@@ -144,6 +159,7 @@ def test_settings_that_do_not_fit():
         ({"warm_up": 12}, "Sequences of 12 steps, 12 of them to warm up"),
         ({"action_weights": (1.0,)}, "1 action_weights for 2"),
         ({"action_noise": ()}, "at least one standard deviation"),
+        ({"updates": 0}, "updates must be at least 1, got 0"),
     ):
         with pytest.raises(ConfigError, match=words):
             trainer(dataclasses.replace(CONFIG, **changes))

@@ -195,7 +195,7 @@ NOISE_5 = dataclasses.replace(
     perturbation=NoiseBackground(),
     start="carracing-noise-20",
     test_episodes=64,
-)
+).override(teacher_generations=4)
 
 CONVOLUTIONAL = dataclasses.replace(
     _taught(PI_STUDENT, generations=40, teacher_generations=20),

@@ -47,6 +47,8 @@ class ControllerImitationConfig:
     """Its first steps, which make a memory and are not learned from, unless the episode begins there."""
     learning_rate: float = 3e-3
     """Of Adam; it falls to a hundredth along a cosine in each generation, as each tests an agent."""
+    teacher_generations: int = 0
+    """Over how many the teacher's share in what is done falls from all to nothing; 0 for none at all."""
     action_weights: tuple[float, ...] = ()
     """What the squared differences of the actions count, where they differ in size; all 1 by default."""
     action_noise: tuple[float, ...] = (0.15, 0.03, 0.03, 0.03)
@@ -79,6 +81,9 @@ class ControllerImitationConfig:
                 "Imitation of controllers is for agents of pictures with eyes and a controller: "
                 "AttentionAgent, or AttentionNeuron for pictures."
             )
+        for name in ("rollouts", "remembered", "updates", "batch"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if not 0 <= self.warm_up < self.steps <= world.max_steps:
             raise ConfigError(
                 f"Sequences of {self.steps} steps, {self.warm_up} of them to warm up, do not fit into "
@@ -142,7 +147,7 @@ class ControllerImitation(Trainer):
         student = self.draw(key_student)
         assert isinstance(student, SeeingPolicy)
         keys = jax.random.split(key, self.config.rollouts)
-        generation, _ = jax.eval_shape(self._live, student, keys, self._noise)
+        generation, _ = jax.eval_shape(self._live, student, keys, self._noise, jnp.zeros(()))
         remembered = jax.tree.map(
             lambda leaf: jnp.zeros(
                 (self.config.remembered * leaf.shape[0], *leaf.shape[1:]), leaf.dtype
@@ -159,7 +164,8 @@ class ControllerImitation(Trainer):
         config = self.config
         key, key_live, key_learn = jax.random.split(state.key, 3)
         keys = jax.random.split(key_live, config.rollouts)
-        lived, earned = self._live(state.mean, keys, self._noise)
+        share = self._share(int(state.generation))
+        lived, earned = self._live(state.mean, keys, self._noise, jnp.asarray(share))
         place = int(state.generation) % config.remembered * config.rollouts
         remembered = jax.tree.map(
             lambda old, new: old.at[place : place + config.rollouts].set(np.asarray(new)),
@@ -181,27 +187,36 @@ class ControllerImitation(Trainer):
         state = ControllerImitationState(
             student, mean, optimizer, remembered, state.generation + 1, key
         )
-        return state, Metrics(
-            jnp.max(earned), jnp.mean(earned), {"loss": jnp.asarray(np.mean(losses))}
-        )
+        more = {"loss": jnp.asarray(np.mean(losses)), "teacher": jnp.asarray(share)}
+        return state, Metrics(jnp.max(earned), jnp.mean(earned), more)
 
     def candidates(self, state: ControllerImitationState) -> Policy:
         """The mean of the last students."""
         return as_population(state.mean)
 
+    def _share(self, generation: int) -> float:
+        """Of the teacher, in what is done."""
+        until = self.config.teacher_generations
+        return max(1 - generation / until, 0.0) if until else 0.0
+
     @partial(jax.jit, static_argnames="self")
     def _live(
-        self, student: SeeingPolicy, keys: Keys, noise: Float[Array, " R"]
+        self, student: SeeingPolicy, keys: Keys, noise: Float[Array, " R"], share: Scalar
     ) -> tuple[Lived, Float[Array, " R"]]:
         """An episode for each key, and what was earned in it."""
 
-        def live(each: tuple[Keys, Array], student: SeeingPolicy) -> tuple[Lived, Array]:
-            return jax.vmap(partial(self._live_one, student))(*each)
+        def live(
+            each: tuple[Keys, Array], student: SeeingPolicy, share: Scalar
+        ) -> tuple[Lived, Array]:
+            one = jax.vmap(self._live_one, in_axes=(None, 0, 0, None))
+            return one(student, *each, share)
 
-        return over_devices(live, (keys, noise), len(keys), student)
+        return over_devices(live, (keys, noise), len(keys), student, share)
 
-    def _live_one(self, student: SeeingPolicy, key: Key, noise: Scalar) -> tuple[Lived, Scalar]:
-        """See, ask the teacher, do what the student would, with noise."""
+    def _live_one(
+        self, student: SeeingPolicy, key: Key, noise: Scalar, share: Scalar
+    ) -> tuple[Lived, Scalar]:
+        """See, ask the teacher, do a mean of what both would, with noise."""
         world = self.world
         key_begin, key_steps = jax.random.split(key)
         observation, begun = world.reset_env(key_begin, world.default_params)
@@ -218,8 +233,8 @@ class ControllerImitation(Trainer):
             )
             seen, carry, _ = student.see(observation, carry)
             sums, carry = student.control(seen, carry)
-            done = jnp.tanh(sums) + noise * jax.random.normal(key_noise, sums.shape)
-            done = jnp.clip(done, -1, 1)
+            both = share * wanted + (1 - share) * jnp.tanh(sums)
+            done = jnp.clip(both + noise * jax.random.normal(key_noise, sums.shape), -1, 1)
             observation, state, reward, terminated, truncated, _ = world.advance(
                 key_world, state, done, world.default_params
             )
