@@ -122,13 +122,6 @@ DAGGER = dataclasses.replace(
     test_episodes=256,
 )
 
-DAGGER_LARGE = dataclasses.replace(
-    DAGGER,
-    name="carracing-attention-agent-dagger-large",
-    summary="The same with 20 places and 32 units (10,755 parameters).",
-    policy=AttentionAgentConfig(top=20, hidden_size=32),
-)
-
 # The paper's agent, places of a code of 1,024, would learn for days; this one reads a small code
 _PI_POLICY = VisionAttentionNeuronConfig(
     num_queries=16, message_size=32, motion_scale=10.0, reading=Reading.WHOLE
@@ -248,7 +241,6 @@ RECIPES = (
     DRIVER,
     EVOLVED,
     DAGGER,
-    DAGGER_LARGE,
     PI_STUDENT,
     NLA_STUDENT,
     NLA_PUBLISHED_STUDENT,
