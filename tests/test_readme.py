@@ -61,6 +61,7 @@ PAPERS = {
     "carracing": lambda name: {
         "carracing-attention-agent": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
         "carracing-attention-agent-dagger": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
+        "carracing-attention-agent-colours": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
         "carracing-attention-agent-evolved": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
         "carracing-pi": AN_TABLE_5,
         "carracing-pi-backgrounds": AN_TABLE_5,

@@ -122,6 +122,16 @@ DAGGER = dataclasses.replace(
     test_episodes=256,
 )
 
+# On a road much darker than it knows it looks elsewhere, and its controller can learn that, too
+COLOURS = dataclasses.replace(
+    DAGGER,
+    name="carracing-attention-agent-colours",
+    summary="AttentionAgent (3,667 parameters), the last, which went on on roads of other colours.",
+    perturbation=OneOf((Colour(0.02), Colour())),
+    start="carracing-attention-agent-dagger",
+    generations=8,
+)
+
 # The paper's agent, places of a code of 1,024, would learn for days; this one reads a small code
 _PI_POLICY = VisionAttentionNeuronConfig(
     num_queries=16, message_size=32, motion_scale=10.0, reading=Reading.WHOLE
@@ -241,6 +251,7 @@ RECIPES = (
     DRIVER,
     EVOLVED,
     DAGGER,
+    COLOURS,
     PI_STUDENT,
     NLA_STUDENT,
     NLA_PUBLISHED_STUDENT,

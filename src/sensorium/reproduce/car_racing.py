@@ -41,6 +41,7 @@ _AA_OURS = (
     "carracing-attention-agent",
     "carracing-attention-agent-evolved",
     "carracing-attention-agent-dagger",
+    "carracing-attention-agent-colours",
 )
 _SHUFFLED = "carracing-pi", "carracing-pi-backgrounds"
 _UNSHUFFLED = (
