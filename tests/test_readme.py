@@ -59,10 +59,10 @@ PAPERS = {
     "cartpole": lambda name: an_table_2(name) | (AN_TABLE_6 if "pi" in name else {}),
     "ant": lambda name: an_table_4(name) | (AN_TABLE_6_ANT if "pi" in name else {}),
     "carracing": lambda name: {
-        "carracing-attention-agent": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
-        "carracing-attention-agent-dagger": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
-        "carracing-attention-agent-colours": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
-        "carracing-attention-agent-evolved": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE,
+        **{
+            f"carracing-attention-agent{stage}": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE
+            for stage in ("", "-evolved", "-dagger", "-colours")
+        },
         "carracing-pi": AN_TABLE_5,
         "carracing-pi-backgrounds": AN_TABLE_5,
         **{f"carracing-noise-{top}": row for top, row in AA_TRAINED_IN_NOISE.items()},

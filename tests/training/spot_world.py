@@ -1,12 +1,14 @@
-"""A small world of pictures, for trainers of agents who see."""
+"""A small world of pictures, and whom trainers of agents who see are tried with."""
 
 import dataclasses
 from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from sensorium.envs import Environment
+from sensorium.policies import AttentionAgentConfig, FeedForwardConfig
 
 
 class Spot(NamedTuple):
@@ -52,3 +54,18 @@ class SpotWorld(Environment):
     def critic_features(self, state):
         """Which side, and how long it will be sure."""
         return jnp.stack([state.left, state.time / 20])
+
+
+WORLD = SpotWorld()
+EYES = AttentionAgentConfig(top=4, hidden_size=8)
+
+
+def bold_teacher(features, actions):
+    """One who does much: its weights are larger than those that are drawn."""
+    drawn = FeedForwardConfig((8,)).build(features, actions, jax.random.key(7))
+    return jax.tree.map(lambda weight: 3 * weight, drawn)
+
+
+def flat(tree):
+    """All of its arrays as one vector."""
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])

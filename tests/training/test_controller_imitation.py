@@ -20,22 +20,15 @@ from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.training import ControllerImitationConfig, RunDirectory
 from sensorium.training.run import Budget, run
 from sensorium.zoo import find_start, load
-from tests.training.spot_world import SpotWorld
+from tests.training.spot_world import EYES, WORLD, bold_teacher, flat
 
-WORLD = SpotWorld()
-EYES = AttentionAgentConfig(top=4, hidden_size=8)
 CONFIG = ControllerImitationConfig(
     rollouts=16, remembered=2, updates=60, batch=8, steps=12, warm_up=4, learning_rate=1e-2
 )
+TEACHER = bold_teacher(features=2, actions=2)
 
 
-def teacher(features=2, actions=2):
-    """One who does much: its weights are larger than those that are drawn."""
-    drawn = FeedForwardConfig((8,)).build(features, actions, jax.random.key(7))
-    return jax.tree.map(lambda weight: 3 * weight, drawn)
-
-
-def trainer(config=CONFIG, agent=EYES, world=WORLD, teacher=teacher()):  # noqa: B008
+def trainer(config=CONFIG, agent=EYES, world=WORLD, teacher=TEACHER):
     def draw(key):
         return agent.build(world.senses, world.num_actions, key)
 
@@ -49,10 +42,6 @@ def generations(learning, count):
         states.append(state)
         metrics.append(figures)
     return states, metrics
-
-
-def flat(tree):
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 def test_the_student_comes_to_do_what_the_teacher_does():
@@ -168,7 +157,7 @@ def test_settings_that_do_not_fit():
     with pytest.raises(ConfigError, match="needs a teacher"):
         trainer(teacher=None)
     with pytest.raises(ConfigError, match="worlds on the device"):
-        CONFIG.build(lambda key: None, HostEngine(make_world("gym:CartPole-v1")), teacher())
+        CONFIG.build(lambda key: None, HostEngine(make_world("gym:CartPole-v1")), TEACHER)
 
 
 def test_a_recipe_starts_from_an_agent_whose_eyes_it_keeps():

@@ -16,10 +16,8 @@ from sensorium.policies import (
 )
 from sensorium.rollout import DeviceEngine
 from sensorium.training import ControllerPpoConfig
-from tests.training.spot_world import SpotWorld
+from tests.training.spot_world import EYES, WORLD, flat
 
-WORLD = SpotWorld()
-EYES = AttentionAgentConfig(top=4, hidden_size=8)
 CONFIG = ControllerPpoConfig(
     rollouts=16,
     window=5,
@@ -47,10 +45,6 @@ def learn(config=CONFIG, agent=EYES, generations=1, world=WORLD):
         states.append(state)
         metrics.append(figures)
     return trainer, states, metrics
-
-
-def flat(tree):
-    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 def test_the_controller_learns_where_to_point():

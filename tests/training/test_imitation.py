@@ -16,6 +16,7 @@ from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.training import ImitationConfig
 from sensorium.zoo.agent import Agent
 from sensorium.zoo.teaching import find_teacher
+from tests.training.spot_world import bold_teacher
 
 WORLD = Perturbed(CartPoleSwingUpHarder(), Shuffle())
 FEATURES = WORLD.critic_features(WORLD.reset(jax.random.key(0))[1]).shape[0]
@@ -29,9 +30,7 @@ def draw(key):
 
 
 def teacher(features=FEATURES, actions=1):
-    """One who does much: its weights are larger than those that are drawn."""
-    drawn = FeedForwardConfig((8,)).build(features, actions, jax.random.key(7))
-    return jax.tree.map(lambda weight: 3 * weight, drawn)
+    return bold_teacher(features, actions)
 
 
 def trainer(config=CONFIG):

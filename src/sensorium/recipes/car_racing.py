@@ -114,7 +114,7 @@ DAGGER = dataclasses.replace(
     name="carracing-attention-agent-dagger",
     summary="AttentionAgent (3,667 parameters), its controller taught anew by all that it has lived.",
     trainer=ControllerImitationConfig(
-        teacher="carracing-teacher", action_weights=_IMITATION.action_weights
+        teacher=_IMITATION.teacher, action_weights=_IMITATION.action_weights
     ),
     start="carracing-attention-agent-evolved",
     generations=16,

@@ -22,8 +22,8 @@ from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, SeeingPolicy, as_population
 from sensorium.rollout import Engine, each_share, over_devices
-from sensorium.training.imitation import apart
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.training.imitation import apart, check_lesson
+from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, check_sees
 from sensorium.types import Key, Keys, PyTree, Scalar, Sensed
 
 
@@ -71,16 +71,8 @@ class ControllerImitationConfig:
         Raises:
             ConfigError: There is no teacher, or the student, the world or settings do not fit.
         """
-        world = engine.world
-        if not isinstance(world, Environment):
-            raise ConfigError("Imitation works with worlds on the device; clone in the others.")
-        if teacher is None:
-            raise ConfigError("Imitation needs a teacher; name one with --teacher.")
-        if not isinstance(jax.eval_shape(draw, jax.random.key(0)), SeeingPolicy):
-            raise ConfigError(
-                "Imitation of controllers is for agents of pictures with eyes and a controller: "
-                "AttentionAgent, or AttentionNeuron for pictures."
-            )
+        world, teacher = check_lesson(engine.world, teacher, self.action_weights)
+        check_sees(draw, "Imitation of controllers")
         for name in ("rollouts", "remembered", "updates", "batch"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
@@ -88,10 +80,6 @@ class ControllerImitationConfig:
             raise ConfigError(
                 f"Sequences of {self.steps} steps, {self.warm_up} of them to warm up, do not fit into "
                 f"episodes of {world.max_steps}."
-            )
-        if self.action_weights and len(self.action_weights) != world.num_actions:
-            raise ConfigError(
-                f"There are {len(self.action_weights)} action_weights for {world.num_actions} action(s)."
             )
         if not self.action_noise:
             raise ConfigError("action_noise needs at least one standard deviation; 0 is none.")
@@ -177,8 +165,8 @@ class ControllerImitation(Trainer):
         random = np.random.default_rng(np.asarray(jax.random.key_data(key_learn)))
         now, losses = (state.student, state.mean, state.optimizer), []
         for _ in range(config.updates):
-            batch, learned_from = self._draw_sequences(everything, moments, random)
-            of_shares = self._gradients((batch, learned_from), now[0])
+            lanes = self._draw_sequences(everything, moments, random)
+            of_shares = self._gradients(lanes, now[0])
             # Taken from the devices before their sum: see `each_share`
             gradient, loss = jax.tree.map(lambda leaf: np.asarray(leaf).sum(0), of_shares)
             now = self._update(now, gradient)

@@ -34,7 +34,7 @@ from sensorium.training.policy_gradient import (
     exploration_at,
     log_probability,
 )
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, check_sees
 from sensorium.types import Key, PyTree, Scalar, Sensed
 
 
@@ -86,11 +86,7 @@ class ControllerPpoConfig:
         world = engine.world
         if not isinstance(world, Environment):
             raise ConfigError("PPO of controllers trains in worlds on the device.")
-        if not isinstance(jax.eval_shape(draw, jax.random.key(0)), SeeingPolicy):
-            raise ConfigError(
-                "PPO of controllers is for agents of pictures with eyes and a controller: AttentionAgent, "
-                "or AttentionNeuron for pictures."
-            )
+        check_sees(draw, "PPO of controllers")
         cohorts, rest = divmod(world.max_steps, self.window)
         if rest:
             raise ConfigError(

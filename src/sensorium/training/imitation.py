@@ -20,7 +20,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from sensorium.envs import Environment
+from sensorium.envs import Environment, World
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy
 from sensorium.rollout import Engine, over_devices
@@ -64,18 +64,10 @@ class ImitationConfig:
         Raises:
             ConfigError: There is no teacher, it does not fit the world, or settings do not fit.
         """
-        world = engine.world
-        if not isinstance(world, Environment):
-            raise ConfigError("Imitation works with worlds on the device; clone in the others.")
-        if teacher is None:
-            raise ConfigError("Imitation needs a teacher; name one with --teacher.")
+        world, teacher = check_lesson(engine.world, teacher, self.action_weights)
         if world.max_steps % self.window:
             raise ConfigError(
                 f"Episodes of {world.max_steps} steps do not divide into windows of {self.window}."
-            )
-        if self.action_weights and len(self.action_weights) != world.num_actions:
-            raise ConfigError(
-                f"There are {len(self.action_weights)} action_weights for {world.num_actions} action(s)."
             )
         return Imitation(self, draw, world, teacher)
 
@@ -239,6 +231,21 @@ class Imitation(Trainer):
         """What is done: with noise, and no gradient goes through the world."""
         noise = self.config.action_noise * jax.random.normal(key, action.shape)
         return jax.lax.stop_gradient(jnp.clip(action + noise, -1, 1))
+
+
+def check_lesson(
+    world: World, teacher: Policy | None, action_weights: tuple[float, ...]
+) -> tuple[Environment, Policy]:
+    """Both; ConfigError if the world is not on the device, nobody teaches or not all actions have weights."""
+    if not isinstance(world, Environment):
+        raise ConfigError("Imitation works with worlds on the device; clone in the others.")
+    if teacher is None:
+        raise ConfigError("Imitation needs a teacher; name one with --teacher.")
+    if action_weights and len(action_weights) != world.num_actions:
+        raise ConfigError(
+            f"There are {len(action_weights)} action_weights for {world.num_actions} action(s)."
+        )
+    return world, teacher
 
 
 def apart(action: Action, wanted: Action, weights: Float[np.ndarray, " A"]) -> Scalar:

@@ -8,11 +8,23 @@ import abc
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sensorium.policies import Policy
+import jax
+
+from sensorium.errors import ConfigError
+from sensorium.policies import Policy, SeeingPolicy
 from sensorium.types import Key, PyTree, Scalar
 
 DrawPolicy = Callable[[Key], Policy]
 """Draws an agent with random weights; the same architecture for every key."""
+
+
+def check_sees(draw: DrawPolicy, what: str) -> None:
+    """ConfigError unless agents have eyes that can stay as they are; `what` is the way to train."""
+    if not isinstance(jax.eval_shape(draw, jax.random.key(0)), SeeingPolicy):
+        raise ConfigError(
+            f"{what} is for agents of pictures with eyes and a controller: AttentionAgent, or "
+            "AttentionNeuron for pictures."
+        )
 
 
 class Metrics(NamedTuple):
