@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensorium import zoo
-from sensorium.policies import AttentionAgentConfig, AttentionNeuronConfig, DeepSetsConfig
+from sensorium.policies import AttentionNeuronConfig, DeepSetsConfig
 from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
 from sensorium.training import EvolutionConfig
@@ -44,26 +44,6 @@ def test_a_grown_agent_acts_as_before(more, times, feedback, seed):
         np.testing.assert_allclose(one, two, atol=1e-6)
 
 
-@given(st.integers(0, 4), st.integers(0, 5), st.integers(0, 2**31))
-def test_a_grown_attention_agent_acts_as_before(places, units, seed):
-    small = AttentionAgentConfig(top=3, hidden_size=4)
-    large = AttentionAgentConfig(top=3 + places, hidden_size=4 + units)
-    before, into = (
-        config.build((15, 19, 3), 2, jax.random.key(seed + config.top)) for config in (small, large)
-    )
-    after = grown(before, into)
-    assert jax.tree.map(np.shape, after) == jax.tree.map(np.shape, into)
-    random = np.random.default_rng(seed)
-    carries = [agent.initial_carry((15, 19, 3)) for agent in (before, after)]
-    for _ in range(4):
-        picture = random.integers(0, 256, (15, 19, 3), dtype=np.uint8)
-        (one, carries[0]), (two, carries[1]) = (
-            before(picture, carries[0]),
-            after(picture, carries[1]),
-        )
-        np.testing.assert_allclose(one, two, atol=1e-6)
-
-
 def test_what_is_new_can_be_learned():
     after = grown(_build(SMALL, 0), _build(dataclasses.replace(SMALL, hidden_size=5), 1))
 
@@ -87,14 +67,6 @@ def test_what_is_new_can_be_learned():
 )
 def test_no_other_agent_grows_into_another(into):
     assert grown(_build(SMALL, 0), _build(into, 1)) is None
-
-
-def test_no_attention_agent_shrinks():
-    small, large = (
-        AttentionAgentConfig(hidden_size=units).build((96, 96, 3), 2, jax.random.key(0))
-        for units in (3, 5)
-    )
-    assert grown(large, small) is None
 
 
 def test_a_recipe_may_start_from_a_smaller_agent(tmp_path):

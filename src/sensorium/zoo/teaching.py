@@ -16,9 +16,11 @@ from sensorium.envs import Environment
 from sensorium.errors import ConfigError, RunError
 from sensorium.perturbations import Identity
 from sensorium.policies import (
+    AttentionAgent,
     ConvolutionalConfig,
     FeedForwardConfig,
     Policy,
+    SensoryPolicy,
 )
 from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
@@ -150,8 +152,8 @@ def _named_agents(recipe: Recipe) -> dict[str, Any]:
 def find_start(recipe: Recipe) -> Policy | None:
     """The policy that a recipe starts from; None if it draws one.
 
-    An AttentionAgent may look at another number of places there; it is told of as many as the recipe's. It
-    may have a smaller LSTM, too, as an AttentionNeuron agent may, or a narrower positional table; they grow.
+    An AttentionAgent may look at another number of places there; it is told of as many as the recipe's. An
+    AttentionNeuron agent may have smaller LSTMs or a narrower positional table there; it grows.
 
     Raises:
         UnknownNameError: There is no such agent.
@@ -161,7 +163,9 @@ def find_start(recipe: Recipe) -> Policy | None:
     if not recipe.start:
         return None
     policy, wanted = load(recipe.start).policy, recipe.outline()
-    if _shapes(policy) != _shapes(wanted):
+    if isinstance(policy, AttentionAgent) and isinstance(wanted, AttentionAgent):
+        policy = policy.with_top(wanted.top)
+    if isinstance(policy, SensoryPolicy) and _shapes(policy) != _shapes(wanted):
         policy = grown(policy, recipe.draw_policy(jax.random.key(recipe.seed))) or policy
     if _shapes(policy) != _shapes(wanted):
         raise ConfigError(
