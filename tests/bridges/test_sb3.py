@@ -160,6 +160,9 @@ def test_teachers_are_not_trained_twice_or_resumed(run):
     odd = dataclasses.replace(recipe, trainer=dataclasses.replace(recipe.trainer, batch=60))
     with pytest.raises(ConfigError, match="A batch of 60 does not divide 2 environments x 64"):
         zoo.teach(odd, run.parent / "odd", quiet=True)
+    odd = dataclasses.replace(recipe, trainer=dataclasses.replace(recipe.trainer, action_repeat=2))
+    with pytest.raises(ConfigError, match="action_repeat is for worlds on the device"):
+        zoo.teach(odd, run.parent / "odd1", quiet=True)
     with pytest.raises(ConfigError, match="cartpole-pi is no teacher"):
         zoo.teach(recipes.find("cartpole-pi"), run.parent / "odd2", quiet=True)
     tanh = dataclasses.replace(recipe, policy=FeedForwardConfig((8,)))

@@ -93,13 +93,41 @@ def test_an_end_is_told_as_stable_baselines_wants_it(monkeypatch):
         assert not np.allclose(final, seen[index])
 
 
+def test_a_held_action_earns_what_its_steps_do_up_to_the_end(monkeypatch):
+    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 7)
+    world, actions = CartPoleSwingUpHarder(), np.full((2, 1), 0.3, np.float32)
+    alone = WorldVectorEnv(world, 2)
+    env = to_vec_env(WorldVectorEnv(world, 2), action_repeat=4)
+    env.seed(0)
+    alone.reset(seed=0)
+    env.reset()
+    steps = [alone.step(actions) for _ in range(7)]
+    seen, rewards, ended, _ = env.step(actions)
+    np.testing.assert_allclose(seen, steps[3][0], rtol=1e-5)
+    np.testing.assert_allclose(rewards, sum(step[1] for step in steps[:4]), rtol=1e-5)
+    assert not ended.any()
+    _, rewards, ended, infos = env.step(actions)  # the eighth step is past the end
+    np.testing.assert_allclose(rewards, sum(step[1] for step in steps[4:]), rtol=1e-5)
+    assert ended.all()
+    assert all(info["TimeLimit.truncated"] for info in infos)
+    with pytest.raises(ConfigError, match="action_repeat must be at least 1, got 0"):
+        to_vec_env(WorldVectorEnv(world, 2), action_repeat=0)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A convolutional agent of a few steps of PPO, behind NetRand's layer."""
     pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
     recipe = recipes.find("carracing-ppo")
     trainer = dataclasses.replace(
-        recipe.trainer, total_steps=64, environments=2, rollout=32, batch=32, epochs=1
+        recipe.trainer,
+        total_steps=64,
+        environments=2,
+        rollout=32,
+        batch=32,
+        epochs=1,
+        first_action=(),
     )
     policy = ConvolutionalConfig(hidden_sizes=(24, 12), clipped=True)
     directory = tmp_path_factory.mktemp("runs") / "ppo"
@@ -122,6 +150,16 @@ def test_the_agent_of_ours_is_the_model_of_theirs(run):
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
+def test_an_untrained_agent_rests_as_it_is_told(run, tmp_path):
+    recipe = recipes.read(run)
+    trainer = dataclasses.replace(
+        recipe.trainer, first_action=(0.0, 0.5, -1.0), learning_rate=0.0, exploration=-6.0
+    )
+    zoo.teach(dataclasses.replace(recipe, trainer=trainer), tmp_path / "run", quiet=True)
+    resting = zoo.load(tmp_path / "run").policy.layers[-1].bias
+    np.testing.assert_allclose(resting, [0.0, 0.5, -1.0], atol=1e-6)
+
+
 def test_it_is_scored_as_every_other_agent(run, monkeypatch):
     monkeypatch.setattr("sensorium.envs.CarRacing.max_steps", 10)
     scores = evaluate(zoo.load(run).policy, "CarRacing", RandomConvolution(), episodes=2, seed=0)
@@ -132,8 +170,10 @@ def test_it_is_scored_as_every_other_agent(run, monkeypatch):
 def test_settings_that_do_not_fit_get_one_sentence(run, tmp_path):
     recipe = recipes.read(run)
     jerky = dataclasses.replace(recipe.trainer, jerk_penalty=1.0)
+    short = dataclasses.replace(recipe.trainer, first_action=(0.0,))
     for changed, sentence in (
         ({"trainer": jerky}, "jerk_penalty is for worlds on the host"),
+        ({"trainer": short}, "first_action needs 3 numbers, got 1"),
         ({"policy": ConvolutionalConfig()}, "trains agents that are clipped"),
         (
             {"policy": ConvolutionalConfig(channels=(8, 8, 8), clipped=True)},

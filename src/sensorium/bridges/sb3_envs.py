@@ -9,19 +9,25 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from sensorium.bridges.sb3 import import_sb3
+from sensorium.errors import ConfigError
 
 
-def to_vec_env(env: VectorEnv) -> Any:
+def to_vec_env(env: VectorEnv, action_repeat: int = 1) -> Any:
     """A `VecEnv` of Stable-Baselines3, which starts each environment anew when it has ended.
 
     Args:
         env: One that starts nothing by itself (`AutoresetMode.DISABLED`), as `WorldVectorEnv` and
             `PoolVectorEnv`.
+        action_repeat: Steps that an action is held, whose rewards are added up; an episode ends at most that
+            much late. More than 1 only for worlds that can be stepped past an end, as ours can.
 
     Raises:
         MissingExtraError: Stable-Baselines3 is not installed.
+        ConfigError: `action_repeat` is below 1.
     """
     sb3 = import_sb3()
+    if action_repeat < 1:
+        raise ConfigError(f"action_repeat must be at least 1, got {action_repeat}.")
 
     class GymnasiumVecEnv(sb3.common.vec_env.VecEnv):
         """`env` behind the older interface of Stable-Baselines3."""
@@ -41,6 +47,13 @@ def to_vec_env(env: VectorEnv) -> Any:
         def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
             observations, rewards, terminated, truncated, _ = env.step(self._actions)
             ended = terminated | truncated
+            for _ in range(action_repeat - 1):
+                observations, more, *ends, _ = env.step(self._actions)
+                rewards = rewards + np.where(ended, 0.0, more)
+                # Only how an episode ended first counts
+                terminated |= ends[0] & ~ended
+                truncated |= ends[1] & ~ended
+                ended = terminated | truncated
             infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
             for index in np.flatnonzero(ended):
                 infos[index] = {

@@ -225,21 +225,23 @@ NETRAND_ATTENTION = dataclasses.replace(
     perturbation=RandomConvolution(),
 )
 
-# Settings after those of RL Baselines3 Zoo for CarRacing-v0
+# At rest it does not brake, and each of its actions lasts four frames: it learns in far fewer steps
 PPO = Recipe(
     name="carracing-ppo",
     summary="Convolutional agent of Mnih et al. 2015, by PPO of Stable-Baselines3: `sensorium teach`.",
     policy=ConvolutionalConfig(clipped=True),
     trainer=PpoConfig(
-        total_steps=4_000_000,
+        total_steps=1_000_000,
         environments=16,
-        rollout=256,
-        batch=128,
-        learning_rate=1e-4,
+        rollout=128,
+        batch=256,
+        epochs=4,
         trace_decay=0.95,
         clip_range=0.2,
         exploration=-2.0,
         jerk_penalty=0.0,
+        first_action=(0.0, 0.0, -1.0),
+        action_repeat=4,
     ),
     env="CarRacing",
     training_reward=True,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.from_gymnasium import HostWorld, action_bounds
 from sensorium.bridges.jerk import PenaliseJerk
 from sensorium.bridges.sb3 import import_sb3, network_of, to_policy
 from sensorium.bridges.sb3_envs import to_vec_env
@@ -28,11 +28,11 @@ class PpoConfig:
     """Settings of PPO (Schulman et al. 2017) with state-dependent exploration (Raffin et al. 2021)."""
 
     total_steps: int = 2_000_000
-    """Steps of the environment."""
+    """Of the agent, in all environments."""
     environments: int = 16
     """Side by side; on the host in as many processes."""
     rollout: int = 256
-    """Steps of each environment between two rounds of updates."""
+    """Steps of the agent in each environment between two rounds of updates."""
     batch: int = 512
     """Steps in an update."""
     epochs: int = 10
@@ -40,7 +40,7 @@ class PpoConfig:
     learning_rate: float = 3e-4
     """At the start; it falls to zero along a line."""
     discount: float = 0.99
-    """γ, for each step of the world."""
+    """γ, for each step of the agent."""
     trace_decay: float = 0.9
     """λ of generalised advantage estimation."""
     clip_range: float = 0.4
@@ -49,6 +49,10 @@ class PpoConfig:
     """Logarithm of the first standard deviation of actions."""
     hold_exploration: int = 4
     """Steps that a direction of exploration is kept."""
+    first_action: tuple[float, ...] = ()
+    """Added to what the untrained agent does, which is little; zeros by default."""
+    action_repeat: int = 1
+    """Steps of the world for each of the agent's, in training; of worlds on the device only."""
     jerk_penalty: float = 1.0
     """Taken from the reward of a step, times the mean squared change of the actions.
 
@@ -97,6 +101,10 @@ def train_teacher(
             f"A batch of {config.batch} does not divide {config.environments} environments x "
             f"{config.rollout} steps."
         )
+    if config.first_action and len(config.first_action) != world.num_actions:
+        raise ConfigError(
+            f"first_action needs {world.num_actions} numbers, got {len(config.first_action)}."
+        )
     name, network_arguments = network_of(network)
     environments = _side_by_side(sb3, world, config)
     started = time.perf_counter()
@@ -135,6 +143,12 @@ def train_teacher(
                 **network_arguments,
             ),
         )
+        if config.first_action:
+            # In the units of the world, as its actions are
+            low, high = action_bounds(environments.action_space)
+            resting = low + (np.asarray(config.first_action) + 1) / 2 * (high - low)
+            bias = model.policy.action_net.bias
+            bias.data.copy_(bias.new_tensor(resting))
         model.learn(config.total_steps, callback=Reporter())
         _save(model, keep)
         return to_policy(model, network, world.senses, world.num_actions)
@@ -145,13 +159,16 @@ def train_teacher(
 def _side_by_side(sb3: Any, world: HostWorld | Environment, config: PpoConfig) -> Any:
     vector = sb3.common.vec_env
     if isinstance(world, HostWorld):
+        if config.action_repeat != 1:
+            raise ConfigError("action_repeat is for worlds on the device; set it to 1.")
         sb3.common.utils.th.set_num_threads(1)  # the other cores simulate
         opener = functools.partial(_monitored, world.opener(), config.jerk_penalty)
         worlds = vector.SubprocVecEnv([opener] * config.environments, start_method="spawn")
     elif config.jerk_penalty:
         raise ConfigError("jerk_penalty is for worlds on the host; set it to 0.")
     else:
-        worlds = vector.VecMonitor(to_vec_env(WorldVectorEnv(world, config.environments)))
+        many = WorldVectorEnv(world, config.environments)
+        worlds = vector.VecMonitor(to_vec_env(many, config.action_repeat))
     # Rewards of about 1: the critic's errors would otherwise drown the agent's gradient
     return vector.VecNormalize(worlds, norm_obs=False, gamma=config.discount, clip_reward=100.0)
 
