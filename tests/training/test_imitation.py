@@ -56,12 +56,13 @@ def test_the_student_comes_to_do_what_the_teacher_does():
 
 
 def test_the_teacher_takes_its_hand_off_the_wheel():
-    learning = trainer(dataclasses.replace(CONFIG, teacher_generations=2))
-    state, shares = learning.init(jax.random.key(0)), []
-    for _ in range(4):
-        state, metrics = learning.step(state)
-        shares.append(float(metrics.extra["teacher"]))
-    assert shares == [1.0, 0.5, 0.0, 0.0]
+    for generations, expected in ((2, [1.0, 0.5, 0.0, 0.0]), (0, [0.0])):
+        learning = trainer(dataclasses.replace(CONFIG, teacher_generations=generations))
+        state, shares = learning.init(jax.random.key(0)), []
+        for _ in expected:
+            state, metrics = learning.step(state)
+            shares.append(float(metrics.extra["teacher"]))
+        assert shares == expected
 
 
 def test_what_is_kept_is_a_running_mean_of_the_student():

@@ -22,7 +22,7 @@ from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, SeeingPolicy, as_population
 from sensorium.rollout import Engine, each_share, over_devices
-from sensorium.training.imitation import apart, check_lesson
+from sensorium.training.imitation import apart, check_lesson, teacher_share
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, check_sees
 from sensorium.types import Key, Keys, PyTree, Scalar, Sensed
 
@@ -152,7 +152,7 @@ class ControllerImitation(Trainer):
         config = self.config
         key, key_live, key_learn = jax.random.split(state.key, 3)
         keys = jax.random.split(key_live, config.rollouts)
-        share = self._share(int(state.generation))
+        share = teacher_share(int(state.generation), config.teacher_generations)
         lived, earned = self._live(state.mean, keys, self._noise, jnp.asarray(share))
         place = int(state.generation) % config.remembered * config.rollouts
         remembered = jax.tree.map(
@@ -181,11 +181,6 @@ class ControllerImitation(Trainer):
     def candidates(self, state: ControllerImitationState) -> Policy:
         """The mean of the last students."""
         return as_population(state.mean)
-
-    def _share(self, generation: int) -> float:
-        """Of the teacher, in what is done."""
-        until = self.config.teacher_generations
-        return max(1 - generation / until, 0.0) if until else 0.0
 
     @partial(jax.jit, static_argnames="self")
     def _live(

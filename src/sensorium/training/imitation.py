@@ -43,7 +43,7 @@ class ImitationConfig:
     total_generations: int = 100
     """Over how many generations the learning rate falls."""
     teacher_generations: int = 20
-    """Over how many the teacher's share in what is done falls from all to nothing."""
+    """Over how many the teacher's share in what is done falls from all to nothing; 0 for none at all."""
     action_weights: tuple[float, ...] = ()
     """What the squared differences of the actions count, where they differ in size; all 1 by default."""
     action_noise: float = 0.1
@@ -133,7 +133,7 @@ class Imitation(Trainer):
         """One episode in every lane."""
         key, key_begin, key_windows = jax.random.split(state.key, 3)
         lanes = self._begin(state.student, jax.random.split(key_begin, self.config.rollouts))
-        share = jnp.maximum(1 - state.generation / max(1, self.config.teacher_generations), 0.0)
+        share = jnp.asarray(teacher_share(int(state.generation), self.config.teacher_generations))
         student, mean, optimizer = state.student, state.mean, state.optimizer
         blank = np.zeros(self.config.rollouts, np.float32)
         total = Lived(blank, blank, blank)
@@ -246,6 +246,11 @@ def check_lesson(
             f"There are {len(action_weights)} action_weights for {world.num_actions} action(s)."
         )
     return world, teacher
+
+
+def teacher_share(generation: int, teacher_generations: int) -> float:
+    """The teacher's in what is done: all in the first generation, nothing after so many."""
+    return max(1 - generation / teacher_generations, 0.0) if teacher_generations else 0.0
 
 
 def apart(action: Action, wanted: Action, weights: Float[np.ndarray, " A"]) -> Scalar:
