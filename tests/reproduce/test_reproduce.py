@@ -177,15 +177,17 @@ def test_drivers_are_scored_on_what_nobody_told_them_of(short_races, small_zoo, 
         ("carracing_attention_agent_2020", "914 ± 15"),
         ("carracing_attention_agent", "914 ± 15"),
     ]
-    Image.new("RGB", (8, 8), (200, 30, 30)).save(short_races / "red.png")
     pictures = short_races / "pictures"
     pictures.mkdir()
-    (short_races / "red.png").rename(pictures / "red.png")
+    for name in ("kof.jpg", "red.png"):  # of the paper's, by its name, and another
+        Image.new("RGB", (8, 8), (200, 30, 30)).save(pictures / name)
     monkeypatch.setenv("SENSORIUM_BACKGROUNDS", str(pictures))
     rows = run("table-5", short_races)
-    assert [row["perturbation"] for row in rows] == [
-        "shuffled", "background red.png + shuffled"
-    ]  # fmt: skip
+    assert [(row["perturbation"], row["paper"]) for row in rows] == [
+        ("shuffled", "801"),
+        ("background kof.jpg + shuffled", "503"),
+        ("background red.png + shuffled", "-"),
+    ]
 
 
 @pytest.fixture
