@@ -1,6 +1,7 @@
 """Models of Stable-Baselines3 teach, and our agents stand where one of its models would."""
 
 import dataclasses
+import json
 
 import jax
 import numpy as np
@@ -15,9 +16,10 @@ from sensorium.errors import (
     ObservationError,
     RunError,
 )
-from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
-from sensorium.rollout import make_world
+from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, as_population
+from sensorium.rollout import make_world, open_engine
 from sensorium.training import PpoConfig
+from sensorium.training.run import keys_of_tests
 from sensorium.training.teachers import AgentTeacher, Sb3Teacher
 
 WALK = "gym:tests.host_worlds:Walk-v0"
@@ -85,6 +87,8 @@ def run(tmp_path_factory):
             total_steps=512, environments=2, rollout=64, batch=64, epochs=2, learning_rate=1e-2
         ),
         env=WALK,
+        test_every=2,
+        test_episodes=4,
     )
     directory = tmp_path_factory.mktemp("runs") / "teacher"
     zoo.teach(recipe, directory, quiet=True)
@@ -101,6 +105,19 @@ def test_the_agent_of_ours_is_the_model_of_theirs(run):
     np.testing.assert_allclose(ours.label(seen, done), theirs.label(seen, done), atol=1e-5)
     assert np.abs(ours.label(seen, done)).max() == 1.0  # clipped, as theirs
     assert zoo.load(run).card["training_steps"] == 512
+
+
+def test_the_one_with_the_best_test_is_kept(run):
+    recipe = recipes.read(run)
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    tests = [row["test"] for row in rows]
+    assert tests[0] is None  # four rounds, a test after each second one and at the end
+    assert len(rows) == 5
+    assert [row["best_test"] for row in rows[1:]] == [max(tests[1:end]) for end in range(2, 6)]
+    with open_engine(recipe.make_world()) as engine:
+        keys = keys_of_tests(recipe.seed, recipe.test_episodes)
+        returns = engine.run_population(as_population(zoo.load(run).policy), keys).total
+    assert np.mean(returns) == pytest.approx(max(tests[1:]), abs=1e-4)
 
 
 def test_a_zip_of_any_algorithm_is_a_teacher(run, tmp_path):

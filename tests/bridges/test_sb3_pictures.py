@@ -132,7 +132,7 @@ def run(tmp_path_factory):
     policy = ConvolutionalConfig(hidden_sizes=(24, 12), clipped=True)
     directory = tmp_path_factory.mktemp("runs") / "ppo"
     recipe = dataclasses.replace(
-        recipe, trainer=trainer, policy=policy, perturbation=RandomConvolution()
+        recipe, trainer=trainer, policy=policy, perturbation=RandomConvolution(), test_episodes=1
     )
     zoo.teach(recipe, directory, quiet=True)
     return directory

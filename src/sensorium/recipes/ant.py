@@ -29,6 +29,8 @@ FEED_FORWARD = Recipe(
     policy=FeedForwardConfig(hidden_sizes=(128, 128), clipped=True),
     trainer=PpoConfig(),
     env=_WORLD,
+    test_every=48,
+    test_episodes=16,
 )
 
 CLONE = Recipe(

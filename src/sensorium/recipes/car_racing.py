@@ -229,10 +229,10 @@ NETRAND_ATTENTION = dataclasses.replace(
 # At rest it does not brake, and each of its actions lasts four frames: it learns in far fewer steps
 PPO = Recipe(
     name="carracing-ppo",
-    summary="Convolutional agent of Mnih et al. 2015, by PPO of Stable-Baselines3: `sensorium teach`.",
-    policy=ConvolutionalConfig(clipped=True),
+    summary="Convolutional agent, from scratch and for the reward alone: PPO of Stable-Baselines3.",
+    policy=ConvolutionalConfig(hidden_sizes=(128,), clipped=True),
     trainer=PpoConfig(
-        total_steps=1_000_000,
+        total_steps=640_000,
         environments=16,
         rollout=128,
         batch=256,
@@ -246,6 +246,8 @@ PPO = Recipe(
     ),
     env="CarRacing",
     training_reward=True,
+    test_every=16,
+    test_episodes=64,
 )
 
 RECIPES = (

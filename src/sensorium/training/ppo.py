@@ -20,7 +20,9 @@ from sensorium.bridges.sb3_envs import to_vec_env
 from sensorium.bridges.to_gymnasium import WorldVectorEnv
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
-from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
+from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy, as_population
+from sensorium.rollout import Engine
+from sensorium.types import Keys
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +70,9 @@ class Teaching:
     seconds: float
     mean_return: float | None
     """Of the last episodes, with exploration; None before the first has ended."""
+    test: float | None
+    """Mean return of the last test, without exploration; None before the first."""
+    best_test: float | None
 
 
 def train_teacher(
@@ -76,6 +81,7 @@ def train_teacher(
     network: FeedForwardConfig | ConvolutionalConfig,
     seed: int,
     keep: Path,
+    tests: tuple[Engine, Keys, int],
     on_progress: Callable[[Teaching], None],
 ) -> Policy:
     """Train a teacher.
@@ -85,11 +91,13 @@ def train_teacher(
         world: Where; the perturbation of one on the host plays no part.
         network: Whom; the critic has the same hidden layers, and the agent's convolutions.
         seed: Decides everything but the order in which processes answer, which PPO waits for.
-        keep: The model of Stable-Baselines3 is saved here as it gets better, and at the end.
-        on_progress: Called after each round.
+        keep: The model of Stable-Baselines3 with the best test is saved here.
+        tests: Where, in which episodes, and after how many rounds each time. What PPO improves is an agent
+            that explores: without exploration it may drive worse and worse meanwhile.
+        on_progress: Called after each round, and at the end.
 
     Returns:
-        What it does deterministically, as one of our agents.
+        What that model does deterministically, as one of our agents.
 
     Raises:
         MissingExtraError: Stable-Baselines3 is not installed.
@@ -107,17 +115,40 @@ def train_teacher(
         )
     name, network_arguments = network_of(network)
     environments = _side_by_side(sb3, world, config)
+    engine, test_keys, test_every = tests
     started = time.perf_counter()
 
-    class Reporter(sb3.common.callbacks.BaseCallback):
-        """Reports, and saves, after each round."""
+    class Examiner(sb3.common.callbacks.BaseCallback):
+        """Tests from time to time, keeps the best, and reports after each round."""
+
+        rounds = 0
+        test: float | None = None
+        best_test: float | None = None
+        best: Policy
 
         def _on_rollout_end(self) -> None:
+            self.rounds += 1
+            if self.rounds % test_every == 0:
+                self._take_test()
+            self._report()
+
+        def _on_training_end(self) -> None:
+            self._take_test()
+            self._report()
+
+        def _take_test(self) -> None:
+            policy = to_policy(self.model, network, world.senses, world.num_actions)
+            returns = engine.run_population(as_population(policy), test_keys).total
+            self.test = float(np.asarray(returns).mean())
+            if self.best_test is None or self.test > self.best_test:
+                self.best, self.best_test = policy, self.test
+                _save(self.model, keep)
+
+        def _report(self) -> None:
             returns = [episode["r"] for episode in self.model.ep_info_buffer]
             mean = float(np.mean(returns)) if returns else None
-            on_progress(Teaching(self.num_timesteps, time.perf_counter() - started, mean))
-            if self.num_timesteps % (config.environments * config.rollout * 20) == 0:
-                _save(self.model, keep)
+            seconds = time.perf_counter() - started
+            on_progress(Teaching(self.num_timesteps, seconds, mean, self.test, self.best_test))
 
         def _on_step(self) -> bool:
             return True
@@ -149,9 +180,9 @@ def train_teacher(
             resting = low + (np.asarray(config.first_action) + 1) / 2 * (high - low)
             bias = model.policy.action_net.bias
             bias.data.copy_(bias.new_tensor(resting))
-        model.learn(config.total_steps, callback=Reporter())
-        _save(model, keep)
-        return to_policy(model, network, world.senses, world.num_actions)
+        examiner = Examiner()
+        model.learn(config.total_steps, callback=examiner)
+        return examiner.best
     finally:
         environments.close()
 

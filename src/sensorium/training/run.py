@@ -40,6 +40,7 @@ from sensorium.training.checkpoints import (
 )
 from sensorium.training.progress import Display, MetricsFile, TensorBoard
 from sensorium.training.trainer import Metrics, Trainer
+from sensorium.types import Keys
 
 _TESTS = 0x7E57  # folded into the seed: test episodes are never training episodes
 
@@ -141,8 +142,7 @@ def run(
         WriteError: A file could not be written; the checkpoint of before is intact.
         KeyboardInterrupt: Stopped by a signal; a checkpoint was written first.
     """
-    key_trainer, key_tests = _keys(budget.seed)
-    state = trainer.init(key_trainer)
+    state = trainer.init(jax.random.key(budget.seed))
     candidate = jax.tree.map(lambda leaf: leaf[0], trainer.candidates(state))
     progress, clock = first_progress(state, candidate), Clock(0.0)
     if resume and (directory.path / LAST).exists():
@@ -153,7 +153,7 @@ def run(
     elif not resume:
         directory.create()
     first = int(progress.generation)
-    test_keys = jax.random.split(key_tests, budget.test_episodes)
+    test_keys = keys_of_tests(budget.seed, budget.test_episodes)
     test_score: float | None = None  # until the first test
     with (
         directory.locked(),
@@ -205,9 +205,9 @@ def run(
     return progress.best
 
 
-def _keys(seed: int) -> tuple[jax.Array, jax.Array]:
-    key = jax.random.key(seed)
-    return key, jax.random.fold_in(key, _TESTS)
+def keys_of_tests(seed: int, episodes: int) -> Keys:
+    """One for each episode of the tests of a run."""
+    return jax.random.split(jax.random.fold_in(jax.random.key(seed), _TESTS), episodes)
 
 
 def _test(

@@ -24,6 +24,7 @@ from sensorium.policies import (
 )
 from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
+from sensorium.rollout import open_engine
 from sensorium.training import (
     CloningConfig,
     CoachingConfig,
@@ -34,7 +35,7 @@ from sensorium.training import (
 )
 from sensorium.training.ppo import Teaching, train_teacher
 from sensorium.training.progress import MetricsFile
-from sensorium.training.run import describe_versions
+from sensorium.training.run import describe_versions, keys_of_tests
 from sensorium.training.teachers import AgentTeacher, Sb3Teacher, Teacher, check_fit
 from sensorium.zoo.agent import Agent, load
 
@@ -44,8 +45,8 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
 
     Args:
         recipe: One of a feed-forward or convolutional agent trained by `PpoConfig`.
-        directory: A new folder; `teacher.zip` is the model of Stable-Baselines3, `best.safetensors` the
-            same as an agent of ours.
+        directory: A new folder; `teacher.zip` is the model of Stable-Baselines3 with the best test,
+            `best.safetensors` the same as an agent of ours.
         quiet: Show no progress.
 
     Raises:
@@ -66,23 +67,29 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
         task = bar.add_task("starting", total=total)
 
         def show(now: Teaching) -> None:
-            mean = "-" if now.mean_return is None else f"{now.mean_return:.0f}"
+            mean, best = (
+                "-" if value is None else f"{value:.0f}"
+                for value in (now.mean_return, now.best_test)
+            )
             speed = now.steps / now.seconds
-            text = f"{now.steps:,} steps · return {mean} · {speed:,.0f} steps/s"
+            text = f"{now.steps:,} steps · return {mean} (best test {best}) · {speed:,.0f} steps/s"
             bar.update(task, completed=min(now.steps, total), description=text)
             metrics.append(dataclasses.asdict(now))
             last.append(now)
 
         last: list[Teaching] = []
         metrics = MetricsFile(directory / "metrics.jsonl", 0)
-        trained = train_teacher(
-            recipe.trainer,
-            world,
-            policy,
-            recipe.seed,
-            directory / "teacher.zip",
-            show,
-        )
+        keys = keys_of_tests(recipe.seed, recipe.test_episodes)
+        with open_engine(recipe.make_world()) as engine:
+            trained = train_teacher(
+                recipe.trainer,
+                world,
+                policy,
+                recipe.seed,
+                directory / "teacher.zip",
+                (engine, keys, recipe.test_every),
+                show,
+            )
     card = {
         "training_seconds": last[-1].seconds,
         "training_steps": last[-1].steps,
