@@ -230,7 +230,7 @@ NETRAND_ATTENTION = dataclasses.replace(
 PPO = Recipe(
     name="carracing-ppo",
     summary="Convolutional agent, from scratch and for the reward alone: PPO of Stable-Baselines3.",
-    policy=ConvolutionalConfig(hidden_sizes=(128,), clipped=True),
+    policy=ConvolutionalConfig(clipped=True),
     trainer=PpoConfig(
         total_steps=640_000,
         environments=16,
@@ -246,8 +246,8 @@ PPO = Recipe(
     ),
     env="CarRacing",
     training_reward=True,
-    test_every=16,
-    test_episodes=64,
+    test_every=20,
+    test_episodes=32,
 )
 
 RECIPES = (

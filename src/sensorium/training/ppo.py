@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,6 +62,20 @@ class PpoConfig:
     do not walk. Of worlds on the host only."""
 
 
+class Tests(NamedTuple):
+    """What decides which model is kept.
+
+    PPO improves an agent that explores: without exploration it may get worse and worse meanwhile.
+    """
+
+    engine: Engine
+    """Runs the world."""
+    keys: Keys
+    """Of the episodes."""
+    every: int
+    """Rounds from one test to the next; there is one at the end in any case."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Teaching:
     """How far the training of a teacher has come."""
@@ -81,7 +95,7 @@ def train_teacher(
     network: FeedForwardConfig | ConvolutionalConfig,
     seed: int,
     keep: Path,
-    tests: tuple[Engine, Keys, int],
+    tests: Tests,
     on_progress: Callable[[Teaching], None],
 ) -> Policy:
     """Train a teacher.
@@ -92,8 +106,7 @@ def train_teacher(
         network: Whom; the critic has the same hidden layers, and the agent's convolutions.
         seed: Decides everything but the order in which processes answer, which PPO waits for.
         keep: The model of Stable-Baselines3 with the best test is saved here.
-        tests: Where, in which episodes, and after how many rounds each time. What PPO improves is an agent
-            that explores: without exploration it may drive worse and worse meanwhile.
+        tests: Of what the agent does without exploration.
         on_progress: Called after each round, and at the end.
 
     Returns:
@@ -115,7 +128,6 @@ def train_teacher(
         )
     name, network_arguments = network_of(network)
     environments = _side_by_side(sb3, world, config)
-    engine, test_keys, test_every = tests
     started = time.perf_counter()
 
     class Examiner(sb3.common.callbacks.BaseCallback):
@@ -128,7 +140,7 @@ def train_teacher(
 
         def _on_rollout_end(self) -> None:
             self.rounds += 1
-            if self.rounds % test_every == 0:
+            if self.rounds % tests.every == 0:
                 self._take_test()
             self._report()
 
@@ -138,7 +150,7 @@ def train_teacher(
 
         def _take_test(self) -> None:
             policy = to_policy(self.model, network, world.senses, world.num_actions)
-            returns = engine.run_population(as_population(policy), test_keys).total
+            returns = tests.engine.run_population(as_population(policy), tests.keys).total
             self.test = float(np.asarray(returns).mean())
             if self.best_test is None or self.test > self.best_test:
                 self.best, self.best_test = policy, self.test

@@ -33,7 +33,7 @@ from sensorium.training import (
     PpoConfig,
     RunDirectory,
 )
-from sensorium.training.ppo import Teaching, train_teacher
+from sensorium.training.ppo import Teaching, Tests, train_teacher
 from sensorium.training.progress import MetricsFile
 from sensorium.training.run import describe_versions, keys_of_tests
 from sensorium.training.teachers import AgentTeacher, Sb3Teacher, Teacher, check_fit
@@ -87,7 +87,7 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
                 policy,
                 recipe.seed,
                 directory / "teacher.zip",
-                (engine, keys, recipe.test_every),
+                Tests(engine, keys, recipe.test_every),
                 show,
             )
     card = {
