@@ -13,6 +13,7 @@ from sensorium.reproduce.published import (
     AA_NOISE,
     AA_TABLE_3,
     AA_TABLE_4,
+    AA_TABLE_4_PPO,
     AA_TRAINED_IN_NOISE,
     AN_TABLE_5,
     AN_TABLE_6,
@@ -63,6 +64,7 @@ PAPERS = {
             f"carracing-attention-agent{stage}": AA_TABLE_3 | AA_TABLE_4 | AA_NOISE
             for stage in ("", "-evolved", "-dagger", "-colours")
         },
+        "carracing-ppo": AA_TABLE_4_PPO,
         "carracing-pi": AN_TABLE_5,
         "carracing-pi-backgrounds": AN_TABLE_5,
         **{f"carracing-noise-{top}": row for top, row in AA_TRAINED_IN_NOISE.items()},
