@@ -184,7 +184,7 @@ def _facts(name: str) -> _Facts:
             solved_return=math.inf if threshold is None else float(threshold),
             steps_per_second=int(env.metadata.get("render_fps") or _STEPS_PER_SECOND),
             render_mode=_PICTURES if _PICTURES in env.metadata.get("render_modes", ()) else None,
-            to_env_actions=functools.partial(_to_env_actions, actions),
+            to_env_actions=functools.partial(to_env_actions, actions),
             from_env_actions=functools.partial(_from_env_actions, actions),
         )
     finally:
@@ -198,7 +198,8 @@ def _num_actions(space: gymnasium.Space) -> int:
     return math.prod(space.shape)
 
 
-def _to_env_actions(space: gymnasium.Space, actions: np.ndarray) -> np.ndarray:
+def to_env_actions(space: gymnasium.Space, actions: Float[np.ndarray, "L A"]) -> np.ndarray:
+    """Actions in [-1, 1] as an environment with that space takes them."""
     if isinstance(space, spaces.Discrete):
         return actions.argmax(axis=1) + int(space.start)
     low, high = action_bounds(space)

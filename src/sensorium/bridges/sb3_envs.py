@@ -45,20 +45,19 @@ def to_vec_env(env: VectorEnv, action_repeat: int = 1) -> Any:
             self._actions = actions
 
         def step_wait(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-            observations, rewards, terminated, truncated, _ = env.step(self._actions)
-            ended = terminated | truncated
-            for _ in range(action_repeat - 1):
-                observations, more, *ends, _ = env.step(self._actions)
-                rewards = rewards + np.where(ended, 0.0, more)
-                # Only how an episode ended first counts
-                terminated |= ends[0] & ~ended
-                truncated |= ends[1] & ~ended
-                ended = terminated | truncated
+            rewards = np.zeros(self.num_envs, np.float32)
+            ended = truncated = np.zeros(self.num_envs, bool)
+            for _ in range(action_repeat):
+                observations, earned, terminates, truncates, _ = env.step(self._actions)
+                rewards = rewards + np.where(ended, 0.0, earned)
+                # Only how an episode ends first counts
+                truncated = truncated | (truncates & ~terminates & ~ended)
+                ended = ended | terminates | truncates
             infos: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
             for index in np.flatnonzero(ended):
                 infos[index] = {
                     "terminal_observation": observations[index],
-                    "TimeLimit.truncated": bool(truncated[index] and not terminated[index]),
+                    "TimeLimit.truncated": bool(truncated[index]),
                 }
             if ended.any():
                 observations, _ = env.reset(options={"reset_mask": ended})

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sensorium.bridges.from_gymnasium import HostWorld, action_bounds
+from sensorium.bridges.from_gymnasium import HostWorld, to_env_actions
 from sensorium.bridges.jerk import PenaliseJerk
 from sensorium.bridges.sb3 import import_sb3, network_of, to_policy
 from sensorium.bridges.sb3_envs import to_vec_env
@@ -187,11 +187,10 @@ def train_teacher(
             ),
         )
         if config.first_action:
-            # In the units of the world, as its actions are
-            low, high = action_bounds(environments.action_space)
-            resting = low + (np.asarray(config.first_action) + 1) / 2 * (high - low)
+            # Its network acts in the units of the world
+            first = to_env_actions(environments.action_space, np.array([config.first_action]))
             bias = model.policy.action_net.bias
-            bias.data.copy_(bias.new_tensor(resting))
+            bias.data.copy_(bias.new_tensor(first[0]))
         examiner = Examiner()
         model.learn(config.total_steps, callback=examiner)
         return examiner.best
