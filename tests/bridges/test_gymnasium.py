@@ -134,6 +134,7 @@ def test_only_flat_boxes_can_be_perturbed():
 
 
 def test_only_pictures_of_bytes_can_be_perturbed():
+    register()
     racing = gymnasium.make("sensorium/CarRacing-v0")
     floats = gymnasium.spaces.Box(0.0, 1.0, (96, 96, 3))
     env = gymnasium.wrappers.TransformObservation(racing, lambda frame: frame / 255, floats)
