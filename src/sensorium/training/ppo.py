@@ -89,6 +89,34 @@ class Teaching:
     best_test: float | None
 
 
+def check_teaching(
+    config: PpoConfig,
+    world: HostWorld | Environment,
+    network: FeedForwardConfig | ConvolutionalConfig,
+) -> None:
+    """Whether such a teacher can be trained so in that world.
+
+    Raises:
+        MissingExtraError: Stable-Baselines3 is not installed.
+        ConfigError: Settings do not fit.
+    """
+    network_of(network)
+    if config.environments * config.rollout % config.batch:
+        raise ConfigError(
+            f"A batch of {config.batch} does not divide {config.environments} environments x "
+            f"{config.rollout} steps."
+        )
+    if config.first_action and len(config.first_action) != world.num_actions:
+        raise ConfigError(
+            f"first_action needs {world.num_actions} numbers, got {len(config.first_action)}."
+        )
+    on_host = isinstance(world, HostWorld)
+    if on_host and config.action_repeat != 1:
+        raise ConfigError("action_repeat is for worlds on the device; set it to 1.")
+    if not on_host and config.jerk_penalty:
+        raise ConfigError("jerk_penalty is for worlds on the host; set it to 0.")
+
+
 def train_teacher(
     config: PpoConfig,
     world: HostWorld | Environment,
@@ -117,15 +145,7 @@ def train_teacher(
         ConfigError: Settings do not fit.
     """
     sb3 = import_sb3()
-    if config.environments * config.rollout % config.batch:
-        raise ConfigError(
-            f"A batch of {config.batch} does not divide {config.environments} environments x "
-            f"{config.rollout} steps."
-        )
-    if config.first_action and len(config.first_action) != world.num_actions:
-        raise ConfigError(
-            f"first_action needs {world.num_actions} numbers, got {len(config.first_action)}."
-        )
+    check_teaching(config, world, network)
     name, network_arguments = network_of(network)
     environments = _side_by_side(sb3, world, config)
     started = time.perf_counter()
@@ -201,13 +221,9 @@ def train_teacher(
 def _side_by_side(sb3: Any, world: HostWorld | Environment, config: PpoConfig) -> Any:
     vector = sb3.common.vec_env
     if isinstance(world, HostWorld):
-        if config.action_repeat != 1:
-            raise ConfigError("action_repeat is for worlds on the device; set it to 1.")
         sb3.common.utils.th.set_num_threads(1)  # the other cores simulate
         opener = functools.partial(_monitored, world.opener(), config.jerk_penalty)
         worlds = vector.SubprocVecEnv([opener] * config.environments, start_method="spawn")
-    elif config.jerk_penalty:
-        raise ConfigError("jerk_penalty is for worlds on the host; set it to 0.")
     else:
         many = WorldVectorEnv(world, config.environments)
         worlds = vector.VecMonitor(to_vec_env(many, config.action_repeat))

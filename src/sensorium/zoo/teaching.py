@@ -33,7 +33,7 @@ from sensorium.training import (
     PpoConfig,
     RunDirectory,
 )
-from sensorium.training.ppo import Teaching, Tests, train_teacher
+from sensorium.training.ppo import Teaching, Tests, check_teaching, train_teacher
 from sensorium.training.progress import MetricsFile
 from sensorium.training.run import describe_versions, keys_of_tests
 from sensorium.training.teachers import AgentTeacher, Sb3Teacher, Teacher, check_fit
@@ -50,7 +50,7 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
         quiet: Show no progress.
 
     Raises:
-        ConfigError: The recipe is of another kind.
+        ConfigError: The recipe is of another kind, or its settings do not fit.
         RunError: There is a run in the folder already.
         MissingExtraError: Stable-Baselines3 or the world is not installed.
     """
@@ -60,6 +60,7 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
     ):
         raise ConfigError(f"{recipe.name} is no teacher: train it with `sensorium train`.")
     assert isinstance(world, HostWorld | Environment)
+    check_teaching(recipe.trainer, world, policy)
     RunDirectory(directory, recipe.to_json()).create()
     total = recipe.trainer.total_steps
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
