@@ -16,6 +16,7 @@ from sensorium.reproduce.published import (
     AA_TABLE_4_PPO,
     AA_TRAINED_IN_NOISE,
     AN_TABLE_5,
+    AN_TABLE_5_OTHERS,
     AN_TABLE_6,
     AN_TABLE_6_ANT,
     an_table_2,
@@ -67,6 +68,7 @@ PAPERS = {
         "carracing-ppo": AA_TABLE_4_PPO,
         "carracing-pi": AN_TABLE_5,
         "carracing-pi-backgrounds": AN_TABLE_5,
+        **AN_TABLE_5_OTHERS,
         **{f"carracing-noise-{top}": row for top, row in AA_TRAINED_IN_NOISE.items()},
     }.get(name, {}),
 }
