@@ -129,7 +129,7 @@ def train_teacher(
     """Train a teacher.
 
     Args:
-        config: Settings.
+        config: Settings that passed `check_teaching`.
         world: Where; the perturbation of one on the host plays no part.
         network: Whom; the critic has the same hidden layers, and the agent's convolutions.
         seed: Decides everything but the order in which processes answer, which PPO waits for.
@@ -142,10 +142,8 @@ def train_teacher(
 
     Raises:
         MissingExtraError: Stable-Baselines3 is not installed.
-        ConfigError: Settings do not fit.
     """
     sb3 = import_sb3()
-    check_teaching(config, world, network)
     name, network_arguments = network_of(network)
     environments = _side_by_side(sb3, world, config)
     started = time.perf_counter()
