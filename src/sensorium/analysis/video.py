@@ -1,6 +1,6 @@
 """An episode as a video: the world, incoming sensors in their present order, attention, code."""
 
-import os
+import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
@@ -18,6 +18,7 @@ from sensorium.analysis.style import NOISE, sensor_colours
 from sensorium.analysis.traces import EpisodeTrace
 from sensorium.envs.drawing import draw_cartpole
 from sensorium.errors import WriteError
+from sensorium.serialisation import atomic_write
 
 _STRIDE = 2  # steps from frame to frame
 
@@ -60,26 +61,21 @@ def write_frames(
     Raises:
         WriteError: The file could not be written; nothing is left of it.
     """
-    path, temporary = Path(path), None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".mp4")
-        os.close(handle)
-        with warnings.catch_warnings(), _writer(temporary, fps) as video:
-            warnings.simplefilter("ignore", RuntimeWarning)  # JAX's, of forks: this one is ffmpeg
-            for step in steps:
-                video.append_data(draw(step))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except (OSError, RuntimeError) as error:
-        raise WriteError(f"Could not write {path}: {error}.") from error
-    finally:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
+    with atomic_write(path) as file, tempfile.TemporaryDirectory() as folder:
+        encoded = Path(folder) / "video.mp4"  # ffmpeg goes by the end of the name
+        try:
+            with warnings.catch_warnings(), _writer(encoded, fps) as video:
+                warnings.simplefilter("ignore", RuntimeWarning)  # JAX's, of forks: this is ffmpeg
+                for step in steps:
+                    video.append_data(draw(step))
+        except RuntimeError as error:
+            raise WriteError(f"Could not write {path}: {error}.") from error
+        with encoded.open("rb") as whole:
+            shutil.copyfileobj(whole, file)
     return len(steps)
 
 
-def _writer(path: str, fps: int) -> Any:
+def _writer(path: Path, fps: int) -> Any:
     import imageio.v2 as imageio
 
     return imageio.get_writer(path, fps=fps, codec="libx264", quality=7)

@@ -16,7 +16,6 @@ and pictures as they are in their files. Back come JSON objects, and frames as `
 """
 
 import dataclasses
-import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from sensorium.errors import MessageError, did_you_mean
 from sensorium.perturbations import MODIFICATIONS, SCENES
+from sensorium.serialisation import format_json, parse_json
 
 LONGEST_TEXT = 4096
 """Characters of a message."""
@@ -94,8 +94,8 @@ def parse(text: str) -> Message:
     if len(text) > LONGEST_TEXT:
         raise MessageError(f"A message has at most {LONGEST_TEXT} characters, got {len(text)}.")
     try:
-        said = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        said = parse_json(text)
+    except ValueError as error:
         raise MessageError("A message must be a JSON object.") from error
     if not isinstance(said, dict) or not isinstance(said.get("do"), str):
         raise MessageError("A message must be a JSON object that says what to do.")
@@ -120,7 +120,7 @@ def pack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     The header lists the arrays as `[name, type, shape]`; each begins at a multiple of 4 bytes.
     """
     described = [[name, array.dtype.str[1:], array.shape] for name, array in arrays.items()]
-    text = json.dumps({**header, "arrays": described}, separators=(",", ":")).encode()
+    text = format_json({**header, "arrays": described}).encode()
     parts = [len(text).to_bytes(4, "little"), text]
     size = 4 + len(text)
     for array in arrays.values():
@@ -132,7 +132,7 @@ def pack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
 def unpack(frame: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Header and arrays of a frame: the other way round."""
     place = 4 + int.from_bytes(frame[:4], "little")
-    header, arrays = json.loads(frame[4:place]), {}
+    header, arrays = parse_json(frame[4:place]), {}
     for name, kind, shape in header.pop("arrays"):
         place += -place % 4
         count = int(np.prod(shape, dtype=int))

@@ -6,7 +6,6 @@ The page opens from a web server or by a double click. What is in `static/` is c
 `weights.js` is made: weights as decimal numbers that read back as the very float32.
 """
 
-import json
 import os
 import shutil
 import tempfile
@@ -20,6 +19,7 @@ import sensorium
 from sensorium.errors import ConfigError, WriteError
 from sensorium.layers import AttentionNeuron
 from sensorium.policies import FeedForwardPolicy, Policy, SensoryPolicy
+from sensorium.serialisation import format_json
 from sensorium.zoo import load
 
 WORLD = "CartPoleSwingUpHarder"
@@ -44,7 +44,7 @@ def export(directory: Path, agent: str = "cartpole-pi") -> Path:
         ConfigError: It is no AttentionNeuron agent of CartPole, or the folder holds something else.
         WriteError: The files could not be written; nothing is left behind.
     """
-    directory = Path(directory).absolute()
+    directory = Path(os.path.realpath(directory))  # a link to a folder stays one
     if directory.exists() and not _is_ours(directory):
         raise ConfigError(f"{directory} holds other things than the demo; name a new folder.")
     script = (
@@ -86,7 +86,7 @@ def _weights(agent: str) -> str:
     rival = load(RIVAL).policy
     assert isinstance(rival, FeedForwardPolicy)
     fixed = {"scales": rival.input_scales, "layers": _layers(rival)}
-    return json.dumps({"agents": agents, "rival": {"name": RIVAL, **fixed}}, indent=None)
+    return format_json({"agents": agents, "rival": {"name": RIVAL, **fixed}})
 
 
 def _sensory(name: str, policy: Policy) -> dict[str, Any]:

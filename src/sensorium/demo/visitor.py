@@ -8,7 +8,6 @@ more than a few ahead, however slow the line.
 import asyncio
 import contextlib
 import dataclasses
-import json
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -22,6 +21,7 @@ from sensorium.demo.dropped import decode
 from sensorium.demo.messages import Controls, Message, change, parse
 from sensorium.demo.session import Session
 from sensorium.errors import ConfigError, MessageError, SensoriumError
+from sensorium.serialisation import format_json
 
 _FRAMES = 60  # a second, at most
 _AHEAD = 8  # frames on their way
@@ -217,7 +217,7 @@ class Visitor:
         self._news.set()
 
     async def _tell(self, news: dict[str, Any]) -> None:
-        await self._socket.send_text(json.dumps(news))
+        await self._socket.send_text(format_json(news))
 
 
 def frames_a_second(session: Session) -> int:

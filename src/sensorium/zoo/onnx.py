@@ -13,7 +13,6 @@ that does otherwise is not written.
 
 import contextlib
 import dataclasses
-import json
 import logging
 import warnings
 from collections.abc import Iterable, Iterator
@@ -30,7 +29,7 @@ from sensorium.envs import Environment
 from sensorium.errors import ConfigError, ExportError, MissingExtraError
 from sensorium.layers import patch_votes
 from sensorium.policies import Policy, Trace, num_parameters
-from sensorium.serialisation import atomic_write
+from sensorium.serialisation import atomic_write, format_json
 from sensorium.types import PyTree, Senses, senses_of, shape_of
 from sensorium.zoo.agent import Agent
 
@@ -84,7 +83,7 @@ def export(agent: Agent, path: Path | str) -> Exported:
         "world": agent.recipe.env,
     }
     if isinstance(world, Environment) and isinstance(world.senses, int):
-        facts["sensor_names"] = json.dumps(world.sensor_names)
+        facts["sensor_names"] = format_json(world.sensor_names)
     return export_policy(agent.policy, world.senses, path, facts)
 
 
@@ -113,7 +112,7 @@ def export_policy(
         "sensors": "any number" if free else " x ".join(map(str, shape_of(senses))),
         "actions": str(policy.num_actions),
         "hidden_rows": str(policy.hidden_rows),
-        "first_carry": json.dumps({name: _filling(leaf) for name, leaf in first.items()}),
+        "first_carry": format_json({name: _filling(leaf) for name, leaf in first.items()}),
         "sensorium": sensorium.__version__,
     }
     onnx.helper.set_model_props(model, {name: value for name, value in meta.items() if value})
