@@ -35,6 +35,7 @@ def write(path: Path, world: HostWorld, parts: Iterable[Episodes]) -> None:
         WriteError: It could not be written. Nothing is left.
     """
     storage_of, buffer_of = _import()
+    path = path.absolute()  # Minari puts a relative folder in front of its own files once more
     env = world.opener()()
     temporary = None
     try:
