@@ -1,5 +1,6 @@
 """Tiny worlds whose best return is known; each isolates one thing that a trainer must get right."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -7,6 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from sensorium.envs import Environment
+from sensorium.training import TrainingContext
+
+
+def context(draw, engine, expert=None):
+    """What a trainer is built from, in a test that keeps nothing on disk."""
+    return TrainingContext(draw, engine, Path(), expert=expert)
 
 
 class ProbeState(NamedTuple):

@@ -16,7 +16,7 @@ SOURCE = Path(sensorium.__file__).parent
 # Each may import what stands before it, and itself
 LAYERS = [
     {"types", "errors"},
-    {"serialisation"},
+    {"serialisation", "registry"},
     {"layers"},
     {"policies", "perturbations"},
     {"envs"},

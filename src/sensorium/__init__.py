@@ -18,6 +18,7 @@ _HOME = {
     "FeedForwardConfig": "policies",
     "KeyMap": "policies",
     "Policy": "policies",
+    "PolicyConfig": "policies",
     "SetTransformerConfig": "policies",
     "check_policy": "policies",
     # worlds and what happens to their senses
@@ -35,9 +36,14 @@ _HOME = {
     # training and scores
     "EvolutionConfig": "training",
     "ShortHorizonConfig": "training",
+    "Trainer": "training",
+    "TrainerConfig": "training",
+    "TrainingContext": "training",
     "Recipe": "recipes",
     "Scores": "evaluation",
     "evaluate": "evaluation",
+    # parts of one's own
+    "register": "registry",
     # errors
     "SensoriumError": "errors",
 }

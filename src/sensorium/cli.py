@@ -17,6 +17,7 @@ from rich.console import Console
 from tyro.conf import Positional
 
 from sensorium.errors import ConfigError, MissingExtraError, SensoriumError
+from sensorium.registry import import_plugins
 
 
 def train(
@@ -400,8 +401,10 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 def main() -> None:
     """Run a command; a SensoriumError is one sentence on standard error and exit code 2."""
     try:
+        about = "Agents whose senses can be shuffled. --plugin MODULE imports what registers parts."
+        arguments = import_plugins(sys.argv[1:])
         tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="sensorium", description="Agents whose senses can be shuffled."
+            COMMANDS, prog="sensorium", description=about, args=arguments
         )
     except SensoriumError as error:
         _say(str(error))

@@ -20,6 +20,7 @@ from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.training import ControllerImitationConfig, RunDirectory
 from sensorium.training.run import Budget, run
 from sensorium.zoo import find_start, load
+from tests.probes import context
 from tests.training.spot_world import EYES, WORLD, bold_teacher, flat
 
 CONFIG = ControllerImitationConfig(
@@ -32,7 +33,7 @@ def trainer(config=CONFIG, agent=EYES, world=WORLD, teacher=TEACHER):
     def draw(key):
         return agent.build(world.senses, world.num_actions, key)
 
-    return config.build(draw, DeviceEngine(world), teacher)
+    return config.build(context(draw, DeviceEngine(world), teacher))
 
 
 def generations(learning, count):
@@ -157,7 +158,7 @@ def test_settings_that_do_not_fit():
     with pytest.raises(ConfigError, match="needs a teacher"):
         trainer(teacher=None)
     with pytest.raises(ConfigError, match="worlds on the device"):
-        CONFIG.build(lambda key: None, HostEngine(make_world("gym:CartPole-v1")), TEACHER)
+        CONFIG.build(context(lambda key: None, HostEngine(make_world("gym:CartPole-v1")), TEACHER))
 
 
 def test_a_recipe_starts_from_an_agent_whose_eyes_it_keeps():

@@ -16,6 +16,7 @@ from sensorium.policies import (
 )
 from sensorium.rollout import DeviceEngine
 from sensorium.training import ControllerPpoConfig
+from tests.probes import context
 from tests.training.spot_world import EYES, WORLD, flat
 
 CONFIG = ControllerPpoConfig(
@@ -38,7 +39,7 @@ def learn(config=CONFIG, agent=EYES, generations=1, world=WORLD):
     def draw(key):
         return agent.build(world.senses, world.num_actions, key)
 
-    trainer = config.build(draw, DeviceEngine(world))
+    trainer = config.build(context(draw, DeviceEngine(world)))
     states, metrics = [trainer.init(jax.random.key(0))], []
     for _ in range(generations):
         state, figures = trainer.step(states[-1])

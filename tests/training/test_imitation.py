@@ -16,6 +16,7 @@ from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.training import ImitationConfig
 from sensorium.zoo.agent import Agent
 from sensorium.zoo.teaching import find_teacher
+from tests.probes import context
 from tests.training.spot_world import bold_teacher
 
 WORLD = Perturbed(CartPoleSwingUpHarder(), Shuffle())
@@ -34,7 +35,7 @@ def teacher(features=FEATURES, actions=1):
 
 
 def trainer(config=CONFIG):
-    return config.build(draw, DeviceEngine(WORLD), teacher())
+    return config.build(context(draw, DeviceEngine(WORLD), teacher()))
 
 
 def test_the_student_comes_to_do_what_the_teacher_does():
@@ -47,7 +48,7 @@ def test_the_student_comes_to_do_what_the_teacher_does():
     def draw_clear_sighted(key):
         return FeedForwardConfig((16,)).build(world.num_sensors, 1, key)
 
-    learning = config.build(draw_clear_sighted, DeviceEngine(world), teacher())
+    learning = config.build(context(draw_clear_sighted, DeviceEngine(world), teacher()))
     state, losses = learning.init(jax.random.key(0)), []
     for _ in range(10):
         state, metrics = learning.step(state)
@@ -100,14 +101,14 @@ def test_nothing_is_learned_after_the_end():
 
 def test_settings_that_do_not_fit_get_one_sentence(tmp_path):
     with pytest.raises(ConfigError, match="needs a teacher"):
-        CONFIG.build(draw, DeviceEngine(WORLD), None)
+        CONFIG.build(context(draw, DeviceEngine(WORLD)))
     with pytest.raises(ConfigError, match="1000 steps do not divide into windows of 30"):
-        dataclasses.replace(CONFIG, window=30).build(draw, DeviceEngine(WORLD), teacher())
+        dataclasses.replace(CONFIG, window=30).build(context(draw, DeviceEngine(WORLD), teacher()))
     with (
         HostEngine(make_world("gym:Pendulum-v1")) as engine,
         pytest.raises(ConfigError, match="on the device"),
     ):
-        CONFIG.build(draw, engine, teacher())
+        CONFIG.build(context(draw, engine, teacher()))
 
 
 def test_a_recipes_teacher_must_fit_its_world(tmp_path):

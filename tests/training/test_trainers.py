@@ -12,7 +12,11 @@ from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
 from sensorium.rollout import DeviceEngine, run_population
 from sensorium.training import EvolutionConfig, ShortHorizonConfig, Strategy, StrategyConfig
 from sensorium.training.strategies import STRATEGIES
-from tests.probes import FollowWorld, OneMattersWorld
+from tests.probes import FollowWorld, OneMattersWorld, context
+
+
+def draw_follower(key):
+    return FeedForwardConfig((4,)).build(1, 1, key)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -44,8 +48,10 @@ def test_strategy_names_and_populations():
 
 def _train(config, policy_config, world, generations):
     trainer = config.build(
-        lambda key: policy_config.build(world.num_sensors, world.num_actions, key),
-        DeviceEngine(world),
+        context(
+            lambda key: policy_config.build(world.num_sensors, world.num_actions, key),
+            DeviceEngine(world),
+        )
     )
     state = trainer.init(jax.random.key(0))
     for _ in range(generations):
@@ -92,9 +98,7 @@ def test_order_that_matters_cannot_be_learned_by_an_invariant_agent():
 )
 def test_a_generation_is_a_function_of_its_state(config):
     world = FollowWorld()
-    trainer = config.build(
-        lambda key: FeedForwardConfig((4,)).build(1, 1, key), DeviceEngine(world)
-    )
+    trainer = config.build(context(draw_follower, DeviceEngine(world)))
     state = trainer.init(jax.random.key(0))
     first, _ = trainer.step(state)
     second, _ = trainer.step(state)
@@ -106,7 +110,9 @@ def test_a_generation_is_a_function_of_its_state(config):
 @pytest.mark.parametrize("name", ["population", "rollouts", "horizon"])
 def test_gradient_settings_out_of_range(name):
     with pytest.raises(ConfigError, match=f"{name} must be at least 1, got 0"):
-        ShortHorizonConfig(**{name: 0}).build(lambda key: None, DeviceEngine(FollowWorld()))
+        ShortHorizonConfig(**{name: 0}).build(
+            context(lambda key: None, DeviceEngine(FollowWorld()))
+        )
 
 
 def test_evolution_goes_back_to_where_it_did_worst():
@@ -114,7 +120,7 @@ def test_evolution_goes_back_to_where_it_did_worst():
     engine = DeviceEngine(world)
     # All but still, so that what it remembers is what its centre finds hard
     still = dataclasses.replace(REPLAYS, strategy=StrategyConfig("pgpe", 1e-6, learning_rate=1e-6))
-    trainer = still.build(lambda key: FeedForwardConfig((4,)).build(1, 1, key), engine)
+    trainer = still.build(context(draw_follower, engine))
     state = trainer.init(jax.random.key(0))
     assert np.isinf(state.hard.returns).all()
     for _ in range(3):
@@ -129,9 +135,7 @@ def test_evolution_goes_back_to_where_it_did_worst():
 
 
 def test_evolution_without_replays_remembers_nothing():
-    trainer = EVOLUTION.build(
-        lambda key: FeedForwardConfig((4,)).build(1, 1, key), DeviceEngine(FollowWorld())
-    )
+    trainer = EVOLUTION.build(context(draw_follower, DeviceEngine(FollowWorld())))
     state, metrics = trainer.step(trainer.init(jax.random.key(0)))
     assert len(state.hard.returns) == 0
     assert "hard" not in metrics.extra
@@ -150,4 +154,4 @@ def test_evolution_without_replays_remembers_nothing():
 def test_evolution_settings_out_of_range(settings, words):
     config = dataclasses.replace(EVOLUTION, **settings)
     with pytest.raises(ConfigError, match=words):
-        config.build(lambda key: None, DeviceEngine(FollowWorld()))
+        config.build(context(lambda key: None, DeviceEngine(FollowWorld())))

@@ -1,5 +1,7 @@
 """Worlds written in JAX."""
 
+from collections.abc import Mapping
+
 from sensorium.envs.base import Environment as Environment
 from sensorium.envs.base import World as World
 from sensorium.envs.car_racing import CarRacing as CarRacing
@@ -12,11 +14,13 @@ from sensorium.envs.cartpole_swingup import CartPoleSwingUpHarder as CartPoleSwi
 from sensorium.envs.perturbed import Perturbed as Perturbed
 from sensorium.errors import did_you_mean
 from sensorium.perturbations import Identity, Perturbation
+from sensorium.registry import Parts, register
 
-WORLDS: dict[str, type[Environment]] = {
-    world.id: world for world in (CartPoleSwingUpHarder, CarRacing, CarRacingRoad)
-}
-"""Every world by its name."""
+for _world in (CartPoleSwingUpHarder, CarRacing, CarRacingRoad):
+    register(_world)
+
+WORLDS: Mapping[str, type[Environment]] = Parts(Environment)
+"""Every registered world by its name."""
 
 
 def make(

@@ -51,3 +51,27 @@ from sensorium.perturbations.random_background import RandomBackground as Random
 from sensorium.perturbations.random_convolution import RandomConvolution as RandomConvolution
 from sensorium.perturbations.wanted import MODIFICATIONS as MODIFICATIONS
 from sensorium.perturbations.wanted import perturb as perturb
+from sensorium.registry import register
+
+for _part in (
+    Background,
+    Bars,
+    Blob,
+    Colour,
+    Compose,
+    Drop,
+    Duplicate,
+    FakeLane,
+    HideRows,
+    Identity,
+    NoiseBackground,
+    NoiseChannels,
+    Occlude,
+    OneOf,
+    RandomBackground,
+    RandomConvolution,
+    Reshuffle,
+    Shuffle,
+    ShufflePatches,
+):
+    register(_part)

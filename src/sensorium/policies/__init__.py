@@ -22,6 +22,7 @@ from sensorium.policies.flat import from_vector as from_vector
 from sensorium.policies.flat import num_parameters as num_parameters
 from sensorium.policies.flat import to_vector as to_vector
 from sensorium.policies.policy import Policy as Policy
+from sensorium.policies.policy import PolicyConfig as PolicyConfig
 from sensorium.policies.policy import Trace as Trace
 from sensorium.policies.policy import as_population as as_population
 from sensorium.policies.policy import check_policy as check_policy
@@ -35,14 +36,15 @@ from sensorium.policies.vision import Reading as Reading
 from sensorium.policies.vision import VisionAttentionNeuronConfig as VisionAttentionNeuronConfig
 from sensorium.policies.vision import VisionCarry as VisionCarry
 from sensorium.policies.vision import VisionPolicy as VisionPolicy
+from sensorium.registry import register
 
-PolicyConfig = (
-    AttentionNeuronConfig
-    | DeepSetsConfig
-    | SetTransformerConfig
-    | FeedForwardConfig
-    | AttentionAgentConfig
-    | ConvolutionalConfig
-    | VisionAttentionNeuronConfig
-)
-"""Any agent that a recipe can name; `build(senses, num_actions, key)` draws one."""
+for _config in (
+    AttentionAgentConfig,
+    AttentionNeuronConfig,
+    ConvolutionalConfig,
+    DeepSetsConfig,
+    FeedForwardConfig,
+    SetTransformerConfig,
+    VisionAttentionNeuronConfig,
+):
+    register(_config)

@@ -19,7 +19,7 @@ from sensorium.errors import ConfigError, ObservationError
 from sensorium.layers import LSTM, Linear, PatchVotes
 from sensorium.layers.lstm import Memory
 from sensorium.layers.top_places import top_places
-from sensorium.policies.policy import Trace, check_picture
+from sensorium.policies.policy import PolicyConfig, Trace, check_picture
 from sensorium.policies.seeing import SeeingPolicy
 from sensorium.types import Key, Picture, Senses
 
@@ -124,7 +124,7 @@ def _check_top(top: int) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class AttentionAgentConfig:
+class AttentionAgentConfig(PolicyConfig):
     """An AttentionAgent; the defaults are the paper's for CarRacing, 3,667 parameters."""
 
     patch_size: int = 7

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from sensorium.errors import ConfigError
 from sensorium.layers import Convolution, Linear
-from sensorium.policies.policy import Policy, Trace, check_picture
+from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_picture
 from sensorium.types import Action, Key, Picture, Senses
 
 
@@ -65,7 +65,7 @@ class ConvolutionalPolicy(Policy):
 
 
 @dataclasses.dataclass(frozen=True)
-class ConvolutionalConfig:
+class ConvolutionalConfig(PolicyConfig):
     """A convolutional agent; the defaults are the sizes of Mnih et al. 2015."""
 
     channels: tuple[int, ...] = (32, 64, 64)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from sensorium.errors import ConfigError
 from sensorium.policies.controller import Controller
-from sensorium.policies.policy import Policy, Trace, check_sensors
+from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
 from sensorium.types import Action, Key, Observation, Senses
 
 
@@ -31,7 +31,7 @@ class FeedForwardPolicy(Policy):
 
 
 @dataclasses.dataclass(frozen=True)
-class FeedForwardConfig:
+class FeedForwardConfig(PolicyConfig):
     """A feed-forward agent."""
 
     hidden_sizes: tuple[int, ...] = (16,)

@@ -7,6 +7,7 @@ One agent, one step; batch with `jax.vmap` or `equinox.filter_vmap`.
 """
 
 import abc
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,6 +21,7 @@ from sensorium.types import (
     Action,
     Attention,
     Code,
+    Key,
     Observation,
     Order,
     Picture,
@@ -140,6 +142,24 @@ class Policy(eqx.Module):
         """
         del carry
         return check_observation(observation)
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyConfig(abc.ABC):
+    """The settings of a kind of policy: a frozen dataclass, which `register` makes known to recipes."""
+
+    @abc.abstractmethod
+    def build(self, senses: Senses, num_actions: int, key: Key) -> Policy:
+        """Draw a policy with random weights.
+
+        Args:
+            senses: N scalar sensors, or the shape of pictures.
+            num_actions: A.
+            key: Random key; the architecture does not depend on it.
+
+        Raises:
+            ConfigError: A policy with these settings cannot work with such observations.
+        """
 
 
 def as_population(policy: Policy) -> Policy:

@@ -21,7 +21,7 @@ from sensorium.layers import (
     SetTransformer,
 )
 from sensorium.policies.controller import Controller
-from sensorium.policies.policy import Policy, Trace, check_sensors
+from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
 from sensorium.types import Action, Key, Observation, Order, Senses
 
 
@@ -84,7 +84,7 @@ class SensoryPolicy(Policy):
 
 
 @dataclasses.dataclass(frozen=True)
-class AttentionNeuronConfig:
+class AttentionNeuronConfig(PolicyConfig):
     """An AttentionNeuron agent; the defaults are the paper's CartPole agent of 913 parameters."""
 
     num_queries: int = 16
@@ -144,7 +144,7 @@ class AttentionNeuronConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class DeepSetsConfig:
+class DeepSetsConfig(PolicyConfig):
     """A Deep Sets agent; the defaults give 911 parameters for one action."""
 
     code_size: int = 11
@@ -164,7 +164,7 @@ class DeepSetsConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class SetTransformerConfig:
+class SetTransformerConfig(PolicyConfig):
     """A Set Transformer agent; the defaults give 911 parameters for one action."""
 
     code_size: int = 11

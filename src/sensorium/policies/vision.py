@@ -23,7 +23,7 @@ from sensorium.layers.lstm import Memory
 from sensorium.layers.patch_votes import votes
 from sensorium.layers.top_places import top_places
 from sensorium.layers.vision_attention import grid
-from sensorium.policies.policy import Trace, check_picture
+from sensorium.policies.policy import PolicyConfig, Trace, check_picture
 from sensorium.policies.seeing import SeeingPolicy
 from sensorium.types import Action, Key, Picture, Scalar, Senses
 
@@ -164,7 +164,7 @@ class VisionPolicy(SeeingPolicy):
 
 
 @dataclasses.dataclass(frozen=True)
-class VisionAttentionNeuronConfig:
+class VisionAttentionNeuronConfig(PolicyConfig):
     """An AttentionNeuron agent for pictures; the defaults are the paper's for CarRacing, 7,212 parameters."""
 
     num_queries: int = 1024

@@ -4,65 +4,27 @@ import dataclasses
 import enum
 import types
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
 import jax
 
-from sensorium.envs import World
-from sensorium.errors import ConfigError
-from sensorium.perturbations import (
-    Background,
-    Bars,
-    Blob,
-    Colour,
-    Compose,
-    Drop,
-    Duplicate,
-    FakeLane,
-    HideRows,
-    Identity,
-    NoiseBackground,
-    NoiseChannels,
-    Occlude,
-    OneOf,
-    Perturbation,
-    RandomBackground,
-    RandomConvolution,
-    Reshuffle,
-    Shuffle,
-    ShufflePatches,
-)
-from sensorium.policies import (
-    AttentionAgentConfig,
-    AttentionNeuronConfig,
-    ConvolutionalConfig,
-    DeepSetsConfig,
-    FeedForwardConfig,
-    Policy,
-    PolicyConfig,
-    SetTransformerConfig,
-    VisionAttentionNeuronConfig,
-)
-from sensorium.rollout import Engine, make_world
-from sensorium.training import (
-    CloningConfig,
-    CoachingConfig,
-    ControllerImitationConfig,
-    ControllerPpoConfig,
-    EvolutionConfig,
-    ImitationConfig,
-    PpoConfig,
-    RecurrentPpoConfig,
-    ShortHorizonConfig,
-    StrategyConfig,
-    Trainer,
-)
-from sensorium.training.teachers import Teacher
+from sensorium.envs import WORLDS, World
+from sensorium.errors import ConfigError, UnknownNameError, did_you_mean
+from sensorium.perturbations import Identity, Perturbation
+from sensorium.policies import Policy, PolicyConfig
+from sensorium.registry import Parts, home_of, name_of, register
+from sensorium.rollout import ON_HOST, Engine, make_world
+from sensorium.training import Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key
 
+_PARTS = Parts()
+_NEEDS = "needs"  # the modules to import for parts that are not Sensorium's own
 
+
+@register
 @dataclasses.dataclass(frozen=True)
 class Recipe:
     """One experiment."""
@@ -73,17 +35,7 @@ class Recipe:
     """One sentence."""
     policy: PolicyConfig
     """The agent."""
-    trainer: (
-        CloningConfig
-        | CoachingConfig
-        | ControllerImitationConfig
-        | ControllerPpoConfig
-        | EvolutionConfig
-        | ImitationConfig
-        | PpoConfig
-        | RecurrentPpoConfig
-        | ShortHorizonConfig
-    )
+    trainer: TrainerConfig
     """How it is trained."""
     env: str = "CartPoleSwingUpHarder"
     """The world."""
@@ -130,7 +82,7 @@ class Recipe:
         self,
         engine: Engine,
         directory: Path,
-        teacher: Teacher | Policy | None = None,
+        expert: Any = None,
         start: Policy | None = None,
     ) -> Trainer:
         """The trainer, ready to start.
@@ -138,32 +90,23 @@ class Recipe:
         Args:
             engine: Runs `make_training_world()`.
             directory: Where a trainer may keep data of its own.
-            teacher: Whom to learn from; for a coach its student.
+            expert: What the policy is to learn from; for a coach its student.
             start: Has the weights to start from, and this recipe's architecture.
 
         Raises:
-            ConfigError: Settings do not fit, or the recipe is of a teacher.
+            ConfigError: Settings do not fit.
         """
-        if isinstance(self.trainer, PpoConfig):
-            raise ConfigError(f"{self.name} is a teacher: train it with `sensorium teach`.")
-        if not isinstance(self.trainer, EvolutionConfig) and not engine.here:
+        if not engine.here and not self.trainer.distributed:
             raise ConfigError(
                 f"{self.name} is trained on one machine; --engine ray and jax are for evolution."
             )
         scale = self.perturbation.code_scale
 
-        def draw(key: Key) -> Policy:
-            return (start or self.draw_policy(key)).with_code_scale(scale)
+        def fresh(key: Key) -> Policy:
+            return self.draw_policy(key).with_code_scale(scale)
 
-        if isinstance(self.trainer, CoachingConfig | ControllerImitationConfig | ImitationConfig):
-            assert not isinstance(teacher, Teacher)
-            return self.trainer.build(draw, engine, teacher)
-        if isinstance(self.trainer, CloningConfig):
-            assert not isinstance(teacher, Policy)
-            return self.trainer.build(draw, engine, teacher, directory)
-        if isinstance(self.trainer, EvolutionConfig) and start is not None:
-            return dataclasses.replace(self.trainer, start_at_zero=False).build(draw, engine)
-        return self.trainer.build(draw, engine)
+        start = start and start.with_code_scale(scale)
+        return self.trainer.build(TrainingContext(fresh, engine, directory, start, expert))
 
     def override(self, **changes: Any) -> "Recipe":
         """A copy with other numbers, of its own or of its trainer; None keeps the recipe's.
@@ -186,8 +129,12 @@ class Recipe:
         return dataclasses.replace(self, trainer=trainer, **own)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; every part says its kind."""
-        return _encode(self)
+        """As JSON values; every part says its kind, and `needs` names the modules of foreign ones."""
+        parts = {type(part) for part in _parts_of(self)}
+        if self.env in WORLDS:
+            parts.add(WORLDS[self.env])
+        needs = sorted({home for part in parts if (home := home_of(part))})
+        return _encode(self) | ({_NEEDS: needs} if needs else {})
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "Recipe":
@@ -195,62 +142,42 @@ class Recipe:
 
         Raises:
             ConfigError: It is not a recipe of this version.
+            UnknownNameError: A part of it is not registered; the modules to import are named.
         """
-        recipe = _decode(value, Recipe)
-        if not isinstance(recipe, Recipe):
-            raise ConfigError(f"Expected a recipe, got {type(recipe).__name__}.")
+        value = dict(value)
+        needs = value.pop(_NEEDS, [])
+        try:
+            recipe = _decode(value, Recipe)
+            if not isinstance(recipe, Recipe):
+                raise ConfigError(f"Expected a recipe, got {type(recipe).__name__}.")
+            if not recipe.env.startswith(ON_HOST) and recipe.env not in WORLDS:
+                raise did_you_mean("world", recipe.env, WORLDS)
+        except UnknownNameError as error:
+            if not needs:
+                raise
+            raise UnknownNameError(
+                f"The recipe needs parts of {' and '.join(map(repr, needs))}, which is not imported: "
+                f"import it first, or say `--plugin {needs[0]}`."
+            ) from error
         return recipe
 
 
-_PARTS: dict[str, type] = {
-    part.__name__: part
-    for part in (
-        Recipe,
-        AttentionAgentConfig,
-        AttentionNeuronConfig,
-        VisionAttentionNeuronConfig,
-        DeepSetsConfig,
-        SetTransformerConfig,
-        FeedForwardConfig,
-        ConvolutionalConfig,
-        CloningConfig,
-        CoachingConfig,
-        ControllerImitationConfig,
-        ControllerPpoConfig,
-        EvolutionConfig,
-        ImitationConfig,
-        PpoConfig,
-        RecurrentPpoConfig,
-        ShortHorizonConfig,
-        StrategyConfig,
-        Compose,
-        Background,
-        Bars,
-        Blob,
-        Colour,
-        Drop,
-        Duplicate,
-        FakeLane,
-        HideRows,
-        Identity,
-        NoiseBackground,
-        NoiseChannels,
-        Occlude,
-        OneOf,
-        RandomBackground,
-        RandomConvolution,
-        Reshuffle,
-        Shuffle,
-        ShufflePatches,
-    )
-}
+def _parts_of(value: Any) -> Iterator[Any]:
+    """A value and all dataclasses within it."""
+    if dataclasses.is_dataclass(value):
+        yield value
+        for field in dataclasses.fields(value):
+            yield from _parts_of(getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _parts_of(item)
 
 
 def _encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
         encoded = {name: _encode(field) for name, field in fields.items()}
-        return {"kind": type(value).__name__, **encoded}
+        return {"kind": name_of(type(value)), **encoded}
     if isinstance(value, tuple):
         return [_encode(item) for item in value]
     if isinstance(value, enum.Enum):
@@ -263,7 +190,7 @@ def _decode(value: Any, annotation: Any) -> Any:
         fields = dict(value)
         kind = fields.pop("kind", None)
         if kind not in _PARTS:
-            raise ConfigError(f"A stored recipe has a part of unknown kind {kind!r}.")
+            raise did_you_mean("registered part", str(kind), _PARTS)
         part = _PARTS[kind]
         hints = typing.get_type_hints(part)
         foreign = sorted(set(fields) - set(hints))

@@ -1,5 +1,6 @@
 """Ways to train, and one loop around them."""
 
+from sensorium.registry import register
 from sensorium.training.cloning import Cloning as Cloning
 from sensorium.training.cloning import CloningConfig as CloningConfig
 from sensorium.training.coaching import Coaching as Coaching
@@ -24,3 +25,19 @@ from sensorium.training.short_horizon import ShortHorizonConfig as ShortHorizonC
 from sensorium.training.strategies import Strategy as Strategy
 from sensorium.training.strategies import StrategyConfig as StrategyConfig
 from sensorium.training.trainer import Trainer as Trainer
+from sensorium.training.trainer import TrainerConfig as TrainerConfig
+from sensorium.training.trainer import TrainingContext as TrainingContext
+
+for _config in (
+    CloningConfig,
+    CoachingConfig,
+    ControllerImitationConfig,
+    ControllerPpoConfig,
+    EvolutionConfig,
+    ImitationConfig,
+    PpoConfig,
+    RecurrentPpoConfig,
+    ShortHorizonConfig,
+    StrategyConfig,
+):
+    register(_config)

@@ -28,7 +28,7 @@ from jaxtyping import Array, Float, Int
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity
 from sensorium.policies import Policy, as_population
-from sensorium.rollout import Engine, each_share
+from sensorium.rollout import each_share
 from sensorium.rollout.acting import PolicyActor
 from sensorium.rollout.host import HostEngine, Transcript, seeds_of
 from sensorium.serialisation import load_arrays, save_arrays
@@ -36,14 +36,14 @@ from sensorium.training.critic import Student, draw_student, identity_loss
 from sensorium.training.demonstrations import Sequences, collect, cut, join, previous
 from sensorium.training.lanes import Memories, blank
 from sensorium.training.teachers import Teacher
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key, PyTree, Scalar
 
 _DAGGER = 0xDA66E2  # folded into the key of the state for the episodes of a round
 
 
 @dataclasses.dataclass(frozen=True)
-class CloningConfig:
+class CloningConfig(TrainerConfig):
     """Settings of cloning; the defaults are the paper's for the ant, where it gives them."""
 
     teacher: str = ""
@@ -77,21 +77,14 @@ class CloningConfig:
     averaging: float = 0.0
     """Of what is tested, kept and acts: a running mean of the student after each update, with this memory."""
 
-    def build(
-        self, draw: DrawPolicy, engine: Engine, teacher: Teacher | None, directory: Path
-    ) -> "Cloning":
-        """Set up the trainer.
-
-        Args:
-            draw: Draws a student.
-            engine: Runs the student in its world, with its senses perturbed.
-            teacher: Whom to learn from.
-            directory: Where demonstrations are kept.
+    def build(self, context: TrainingContext) -> "Cloning":
+        """Set up the trainer; the expert is a `Teacher`, demonstrations are kept in the directory.
 
         Raises:
-            ConfigError: There is no teacher, the world is not on the host, or settings do not fit.
+            ConfigError: There is no expert, the world is not on the host, or settings do not fit.
         """
-        if teacher is None:
+        engine, expert = context.engine, context.expert
+        if not isinstance(expert, Teacher):
             raise ConfigError("Cloning needs a teacher; name one with --teacher.")
         if not isinstance(engine, HostEngine):
             raise ConfigError("Cloning works with worlds on the host (`gym:` and an id).")
@@ -103,7 +96,7 @@ class CloningConfig:
             raise ConfigError(
                 f"Sequences of {self.steps} steps do not divide into windows of {self.window}."
             )
-        return Cloning(self, draw, engine, teacher, directory)
+        return Cloning(self, context.draw, engine, expert, context.directory)
 
 
 class CloningState(NamedTuple):

@@ -28,12 +28,12 @@ from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, as_population
-from sensorium.rollout import Engine, HostEngine
+from sensorium.rollout import HostEngine
 from sensorium.training.critic import Critic
 from sensorium.training.host_ppo import HostPpo, HostPpoConfig, mean_of, summed_up
 from sensorium.training.lanes import Memories, Moment, Outcome, RewardScale, act_by, judge
 from sensorium.training.policy_gradient import clipped_objective, log_probability
-from sensorium.training.trainer import DrawPolicy, Metrics
+from sensorium.training.trainer import DrawPolicy, Metrics, TrainingContext
 from sensorium.types import Key, PyTree, Scalar
 
 
@@ -58,19 +58,15 @@ class CoachingConfig(HostPpoConfig):
     last_exploration: float = 0.12
     """The same at the end."""
 
-    def build(self, draw: DrawPolicy, engine: Engine, student: Policy | None) -> "Coaching":
-        """Set up the trainer of a coach.
-
-        Args:
-            draw: Draws a coach: an agent without memory.
-            engine: Runs the world, in which the coach senses all as it is.
-            student: For whom.
+    def build(self, context: TrainingContext) -> "Coaching":
+        """Set up the trainer of a coach, a policy without memory; the context's expert is its student.
 
         Raises:
             ConfigError: There is no student, the coach has a memory, the world is not on the host or its
-                senses are perturbed, or settings do not fit.
+                observations are perturbed, or settings do not fit.
         """
-        if student is None:
+        engine, student = context.engine, context.expert
+        if not isinstance(student, Policy):
             raise ConfigError("A coach needs a student; its trainer names none.")
         if not isinstance(engine, HostEngine):
             raise ConfigError("Coaching works with worlds on the host (`gym:` and an id).")
@@ -83,7 +79,7 @@ class CoachingConfig(HostPpoConfig):
                 f"{self.rollouts} environments x {self.horizon} steps do not divide into two halves and "
                 f"batches of {self.batch}."
             )
-        return Coaching(self, draw, engine, student)
+        return Coaching(self, context.draw, engine, student)
 
 
 class Learner(NamedTuple):

@@ -21,14 +21,21 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, SeeingPolicy, as_population
-from sensorium.rollout import Engine, each_share, over_devices
+from sensorium.rollout import each_share, over_devices
 from sensorium.training.imitation import apart, check_lesson, teacher_share
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, check_sees
+from sensorium.training.trainer import (
+    DrawPolicy,
+    Metrics,
+    Trainer,
+    TrainerConfig,
+    TrainingContext,
+    check_sees,
+)
 from sensorium.types import Key, Keys, PyTree, Scalar, Sensed
 
 
 @dataclasses.dataclass(frozen=True)
-class ControllerImitationConfig:
+class ControllerImitationConfig(TrainerConfig):
     """Settings of imitation for the controllers of agents who see."""
 
     teacher: str = ""
@@ -58,21 +65,14 @@ class ControllerImitationConfig:
     averaging: float = 0.998
     """Of what lives, is tested and kept: a running mean of the students of all updates, with this memory."""
 
-    def build(
-        self, draw: DrawPolicy, engine: Engine, teacher: Policy | None
-    ) -> "ControllerImitation":
-        """Set up the trainer.
-
-        Args:
-            draw: Draws a student, or gives the one to go on with.
-            engine: Of the student's world, on the device.
-            teacher: Whom to learn from.
+    def build(self, context: TrainingContext) -> "ControllerImitation":
+        """Set up the trainer; the expert is a policy whose sensors are the world's `critic_features`.
 
         Raises:
-            ConfigError: There is no teacher, or the student, the world or settings do not fit.
+            ConfigError: There is no expert, or the policy, the world or settings do not fit.
         """
-        world, teacher = check_lesson(engine.world, teacher, self.action_weights)
-        check_sees(draw, "Imitation of controllers")
+        world, teacher = check_lesson(context.engine.world, context.expert, self.action_weights)
+        check_sees(context.draw, "Imitation of controllers")
         for name in ("rollouts", "remembered", "updates", "batch"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
@@ -83,7 +83,7 @@ class ControllerImitationConfig:
             )
         if not self.action_noise:
             raise ConfigError("action_noise needs at least one standard deviation; 0 is none.")
-        return ControllerImitation(self, draw, world, teacher)
+        return ControllerImitation(self, context.draw, world, teacher)
 
 
 class Lived(NamedTuple):

@@ -8,8 +8,7 @@ memory alone, which costs next to nothing beside the look.
 Exploration is noise before the last tanh: noise after it would, cut off at -1 and 1, press pedals that the
 agent wants released, and an agent that has learned to make up for that drives too fast without it.
 
-The critic is told the true state, how late it is and what has been earned, or the end of a lap would surprise
-it like an accident. It is only a judge and is thrown away after training.
+The critic is given the true state, the time and what has been earned, or the end of a lap would surprise it.
 """
 
 import dataclasses
@@ -26,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, SeeingPolicy, as_population
-from sensorium.rollout import Engine, over_devices
+from sensorium.rollout import over_devices
 from sensorium.training.critic import Critic
 from sensorium.training.policy_gradient import (
     advantage_estimates,
@@ -34,12 +33,19 @@ from sensorium.training.policy_gradient import (
     exploration_at,
     log_probability,
 )
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, check_sees
+from sensorium.training.trainer import (
+    DrawPolicy,
+    Metrics,
+    Trainer,
+    TrainerConfig,
+    TrainingContext,
+    check_sees,
+)
 from sensorium.types import Key, PyTree, Scalar, Sensed
 
 
 @dataclasses.dataclass(frozen=True)
-class ControllerPpoConfig:
+class ControllerPpoConfig(TrainerConfig):
     """Settings of PPO for the controllers of agents who see."""
 
     rollouts: int = 256
@@ -81,24 +87,21 @@ class ControllerPpoConfig:
     averaging: float = 0.9
     """Of what is tested and kept: a running mean of the agent after each window, with this memory."""
 
-    def build(self, draw: DrawPolicy, engine: Engine) -> "ControllerPpo":
+    def build(self, context: TrainingContext) -> "ControllerPpo":
         """Set up the trainer of an agent; ConfigError where settings, the agent or the world do not fit."""
-        world = engine.world
+        world = context.engine.world
         if not isinstance(world, Environment):
             raise ConfigError("PPO of controllers trains in worlds on the device.")
-        check_sees(draw, "PPO of controllers")
+        check_sees(context.draw, "PPO of controllers")
         cohorts, rest = divmod(world.max_steps, self.window)
         if rest:
             raise ConfigError(
                 f"Episodes of {world.max_steps} steps do not divide into windows of {self.window}."
             )
-        for name, parts in (
-            ("cohorts, one for each window of an episode", cohorts),
-            ("groups", self.groups),
-        ):
+        for name, parts in (("cohorts, one for each window", cohorts), ("groups", self.groups)):
             if self.rollouts % parts:
                 raise ConfigError(f"{self.rollouts} episodes do not divide into {parts} {name}.")
-        return ControllerPpo(self, draw, world)
+        return ControllerPpo(self, context.draw, world)
 
 
 class Learner(NamedTuple):

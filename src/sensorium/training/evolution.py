@@ -21,14 +21,14 @@ from sensorium.errors import ConfigError
 from sensorium.policies import Policy, from_vector, num_parameters, to_vector
 from sensorium.rollout import Engine
 from sensorium.training.strategies import Strategy, StrategyConfig
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key, Keys, PyTree
 
 Population = Float[Array, "P parameters"]
 
 
 @dataclasses.dataclass(frozen=True)
-class EvolutionConfig:
+class EvolutionConfig(TrainerConfig):
     """Settings of evolution; the defaults are the paper's for CartPole."""
 
     strategy: StrategyConfig = StrategyConfig()
@@ -48,9 +48,12 @@ class EvolutionConfig:
     scouted: int = 256
     """Starts that the centre tries before the first generation, to find them."""
 
-    def build(self, draw: DrawPolicy, engine: Engine) -> "Evolution":
+    distributed = True
+
+    def build(self, context: TrainingContext) -> "Evolution":
         """Set up the trainer of an agent in a world; ConfigError where settings do not fit."""
-        return Evolution(self, draw, engine)
+        config = dataclasses.replace(self, start_at_zero=False) if context.start else self
+        return Evolution(config, context.draw, context.engine)
 
 
 class Hard(NamedTuple):

@@ -13,12 +13,12 @@ from sensorium.bridges.pool import PoolVectorEnv
 from sensorium.rollout import HostEngine
 from sensorium.training.lanes import Lanes
 from sensorium.training.policy_gradient import exploration_at
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, TrainerConfig
 from sensorium.types import Key, Scalar
 
 
 @dataclasses.dataclass(frozen=True)
-class HostPpoConfig:
+class HostPpoConfig(TrainerConfig):
     """Settings of PPO (Schulman et al. 2017) in a world on the host."""
 
     rollouts: int = 64

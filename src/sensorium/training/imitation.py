@@ -23,13 +23,13 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.envs import Environment, World
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy
-from sensorium.rollout import Engine, over_devices
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.rollout import over_devices
+from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Action, Key, Keys, PyTree, Scalar, Sensed
 
 
 @dataclasses.dataclass(frozen=True)
-class ImitationConfig:
+class ImitationConfig(TrainerConfig):
     """Settings of imitation."""
 
     teacher: str = ""
@@ -53,23 +53,18 @@ class ImitationConfig:
     averaging: float = 0.99
     """Of what is tested and kept: a running mean of the student after each window, with this memory."""
 
-    def build(self, draw: DrawPolicy, engine: Engine, teacher: Policy | None) -> "Imitation":
-        """Set up the trainer.
-
-        Args:
-            draw: Draws a student.
-            engine: Of the student's world, on the device.
-            teacher: Whom to learn from.
+    def build(self, context: TrainingContext) -> "Imitation":
+        """Set up the trainer; the expert is a policy whose sensors are the world's `critic_features`.
 
         Raises:
-            ConfigError: There is no teacher, it does not fit the world, or settings do not fit.
+            ConfigError: There is no expert, it does not fit the world, or settings do not fit.
         """
-        world, teacher = check_lesson(engine.world, teacher, self.action_weights)
+        world, teacher = check_lesson(context.engine.world, context.expert, self.action_weights)
         if world.max_steps % self.window:
             raise ConfigError(
                 f"Episodes of {world.max_steps} steps do not divide into windows of {self.window}."
             )
-        return Imitation(self, draw, world, teacher)
+        return Imitation(self, context.draw, world, teacher)
 
 
 class ImitationState(NamedTuple):

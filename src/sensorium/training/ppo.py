@@ -22,11 +22,12 @@ from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy, as_population
 from sensorium.rollout import Engine
+from sensorium.training.trainer import Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Keys
 
 
 @dataclasses.dataclass(frozen=True)
-class PpoConfig:
+class PpoConfig(TrainerConfig):
     """Settings of PPO (Schulman et al. 2017) with state-dependent exploration (Raffin et al. 2021)."""
 
     total_steps: int = 2_000_000
@@ -60,6 +61,10 @@ class PpoConfig:
 
     Without it the ant learns to flip its motors from one end to the other; students of such a teacher
     do not walk. Of worlds on the host only."""
+
+    def build(self, context: TrainingContext) -> Trainer:
+        """ConfigError: its loop is that of Stable-Baselines3, see `train_teacher`."""
+        raise ConfigError("PPO of Stable-Baselines3 trains teachers: use `sensorium teach`.")
 
 
 class Tests(NamedTuple):

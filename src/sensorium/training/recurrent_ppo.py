@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population
-from sensorium.rollout import Engine, HostEngine, each_share
+from sensorium.rollout import HostEngine, each_share
 from sensorium.training.critic import Critic, Student, draw_student, identity_loss
 from sensorium.training.host_ppo import HostPpo, HostPpoConfig, summed_up
 from sensorium.training.lanes import (
@@ -35,7 +35,7 @@ from sensorium.training.lanes import (
     values_along,
 )
 from sensorium.training.policy_gradient import clipped_objective, log_probability
-from sensorium.training.trainer import DrawPolicy, Metrics
+from sensorium.training.trainer import DrawPolicy, Metrics, TrainingContext
 from sensorium.types import Key, PyTree, Scalar
 
 
@@ -52,15 +52,16 @@ class RecurrentPpoConfig(HostPpoConfig):
     identity_weight: float = 0.0
     """Weight of a second lesson: each sensor learns to tell which one it is."""
 
-    def build(self, draw: DrawPolicy, engine: Engine) -> "RecurrentPpo":
+    def build(self, context: TrainingContext) -> "RecurrentPpo":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""
+        engine = context.engine
         if not isinstance(engine, HostEngine):
             raise ConfigError("PPO trains in worlds on the host (`gym:` and an id).")
         if self.rollouts % self.groups:
             raise ConfigError(
                 f"{self.rollouts} environments do not divide into {self.groups} groups."
             )
-        return RecurrentPpo(self, draw, engine)
+        return RecurrentPpo(self, context.draw, engine)
 
 
 class Learner(NamedTuple):

@@ -31,14 +31,14 @@ from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.layers import Linear
 from sensorium.policies import Policy
-from sensorium.rollout import Engine, over_devices
+from sensorium.rollout import over_devices
 from sensorium.training.critic import Critic, identity_loss
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer
+from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key, PyTree, Scalar
 
 
 @dataclasses.dataclass(frozen=True)
-class ShortHorizonConfig:
+class ShortHorizonConfig(TrainerConfig):
     """Settings of short-horizon actor-critic."""
 
     population: int = 1
@@ -76,14 +76,14 @@ class ShortHorizonConfig:
     gradient_clip: float = 1.0
     """Largest norm of a gradient; longer ones are shortened to it."""
 
-    def build(self, draw: DrawPolicy, engine: Engine) -> "ShortHorizon":
+    def build(self, context: TrainingContext) -> "ShortHorizon":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""
-        world = engine.world
+        world = context.engine.world
         if not isinstance(world, Environment):
             raise ConfigError(
                 "Gradients flow through worlds in JAX only; use evolution or cloning for this one."
             )
-        return ShortHorizon(self, draw, world)
+        return ShortHorizon(self, context.draw, world)
 
 
 class Student(NamedTuple):

@@ -5,13 +5,16 @@ candidates and keeps the best.
 """
 
 import abc
+import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, SeeingPolicy
+from sensorium.rollout import Engine
 from sensorium.types import Key, PyTree, Scalar
 
 DrawPolicy = Callable[[Key], Policy]
@@ -55,3 +58,39 @@ class Trainer(abc.ABC):
     @abc.abstractmethod
     def candidates(self, state: PyTree) -> Policy:
         """The agents to be tested now, stacked on a leading axis."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingContext:
+    """All that the config of a trainer is given to build it."""
+
+    fresh: DrawPolicy
+    """Draws a policy with random weights."""
+    engine: Engine
+    """Runs the world that is trained in."""
+    directory: Path
+    """Of the run; a trainer may keep data of its own there."""
+    start: Policy | None = None
+    """The policy to go on from; None to begin with random weights."""
+    expert: Any = None
+    """What the policy is to learn from, where the config asks for one."""
+
+    def draw(self, key: Key) -> Policy:
+        """The policy to begin with: the start if there is one, or else a random one."""
+        return self.fresh(key) if self.start is None else self.start
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainerConfig(abc.ABC):
+    """The settings of a way to train: a frozen dataclass, which `register` makes known to recipes."""
+
+    distributed: ClassVar[bool] = False
+    """Whether the trainer works with engines on several machines (`Engine.here` is false)."""
+
+    @abc.abstractmethod
+    def build(self, context: TrainingContext) -> Trainer:
+        """Set up the trainer.
+
+        Raises:
+            ConfigError: The settings, the policy, the expert or the world do not fit each other.
+        """

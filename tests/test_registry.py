@@ -1,0 +1,115 @@
+"""Parts of somebody else's: registered, stored in recipes and found again, or named where they are not."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sensorium
+from sensorium import recipes, zoo
+from sensorium.envs import WORLDS
+from sensorium.errors import ConfigError, MissingExtraError, UnknownNameError
+from sensorium.recipes import Recipe
+from sensorium.registry import import_parts
+from tests.foreign import foreign_parts as foreign
+
+RECIPE = Recipe(
+    name="rooms",
+    summary="The mean of three thermometers, by hill climbing.",
+    policy=foreign.MeanConfig(size=0.1),
+    trainer=foreign.ClimbConfig(),
+    env="Rooms",
+    perturbation=sensorium.compose(foreign.Offset(0.05), sensorium.Shuffle()),
+    generations=6,
+    test_every=2,
+    test_episodes=16,
+    checkpoint_every=1,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of a recipe that consists of foreign parts alone."""
+    directory = tmp_path_factory.mktemp("runs") / "rooms"
+    recipes.train(RECIPE, directory, quiet=True)
+    return directory
+
+
+def command(*arguments, cwd, code=0):
+    """Run the command line where foreign parts are a module that can be imported, and no more than that."""
+    path = os.pathsep.join([str(Path(foreign.__file__).parents[2]), *sys.path])
+    result = subprocess.run(
+        [sys.executable, "-m", "sensorium", *map(str, arguments)],
+        capture_output=True, text=True, timeout=200, cwd=cwd, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert result.returncode == code, result.stderr
+    return result
+
+
+def test_a_recipe_of_foreign_parts_survives_json():
+    written = json.loads(json.dumps(RECIPE.to_json()))
+    assert Recipe.from_json(written) == RECIPE
+    assert written["needs"] == ["tests.foreign.foreign_parts"]
+    assert "needs" not in recipes.find("cartpole-pi").to_json()
+
+
+def test_foreign_parts_are_trained_and_loaded(run):
+    agent = zoo.load(run)
+    assert agent.recipe == RECIPE
+    action, _ = agent([0.1, 0.2, 0.3, 0.4], agent.initial_carry(4))
+    assert action.shape == (1,)
+    assert WORLDS["Rooms"] is foreign.Rooms
+
+
+def test_another_process_needs_the_module(run, tmp_path):
+    refused = command("eval", run, "--episodes", 4, cwd=tmp_path, code=2)
+    assert "`--plugin tests.foreign.foreign_parts`" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    scores = command(
+        "eval", run, "--episodes", 4, "--json", "-", "--plugin", "tests.foreign.foreign_parts",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert len(json.loads(scores.stdout)["returns"]) == 4
+
+
+def test_an_unknown_part_names_the_nearest():
+    written = RECIPE.to_json()
+    del written["needs"]
+    written["perturbation"] = {"kind": "Suffle"}
+    with pytest.raises(UnknownNameError, match="did you mean 'Shuffle'"):
+        Recipe.from_json(written)
+
+
+def test_what_cannot_be_registered():
+    class Plain:
+        pass
+
+    @dataclasses.dataclass
+    class Mutable:
+        pass
+
+    @dataclasses.dataclass(frozen=True)
+    class Shuffle:
+        pass
+
+    for part, words in (
+        (Plain, "must be a dataclass"),
+        (Mutable, "Mutable must be a frozen dataclass"),
+        (Shuffle, "There is a part 'Shuffle' of sensorium.perturbations.order already"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            sensorium.register(part)
+    assert sensorium.register(foreign.Offset) is foreign.Offset  # twice does no harm
+
+
+def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch):
+    with pytest.raises(MissingExtraError, match="'no_such_module' cannot be imported"):
+        import_parts("no_such_module")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken_parts.py").write_text("1 / 0")
+    with pytest.raises(MissingExtraError, match="ZeroDivisionError"):
+        import_parts("broken_parts")
