@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from sensorium.analysis import figures
+from sensorium import recipes
+from sensorium.analysis import figures, show
 from sensorium.analysis.traces import collect_codes, trace_episode, trace_on_host
 from sensorium.analysis.video import write_video
 from sensorium.envs import CartPoleSwingUpHarder, Perturbed
@@ -13,7 +14,7 @@ from sensorium.evaluation import evaluation_keys
 from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, Shuffle, compose
 from sensorium.policies import AttentionNeuronConfig
 from sensorium.rollout import HostEngine, make_world, run_episode
-from sensorium.zoo import load
+from sensorium.zoo import Agent, load
 
 STEPS = 60
 WALK = "gym:tests.host_worlds:Walk-v0"
@@ -129,6 +130,23 @@ def test_the_ant_is_shown_with_the_names_of_its_sensors(tmp_path, key):
     assert write_video(tmp_path / "ant.mp4", trace, world.sensor_names, "ant", 60) == 3
     figures.episode(tmp_path / "ant.png", trace, world.sensor_names)
     assert (tmp_path / "ant.png").stat().st_size > 20_000
+
+
+@pytest.mark.parametrize(
+    ("asked", "happened"),
+    [
+        (dict(steps=8), "shuffled"),
+        (dict(steps=8, shuffle_at=3), "reshuffled every 3"),
+        (dict(steps=8, shuffle_at=8, noise_channels=2), "+2 noise channels + shuffled"),
+        (dict(steps=8, shuffle_at=0), "plain"),
+        (dict(steps=900, shuffle_at=600, seed=3), "shuffled"),  # ends early
+    ],
+)
+def test_a_caption_names_what_happened(asked, happened, capsys):
+    recipe = recipes.find("cartpole-pi")
+    agent = Agent(recipe.draw_policy(jax.random.key(0)), recipe, {})
+    show.show(agent, **dict(video=None, figure=None, seed=0) | asked)
+    assert capsys.readouterr().out.startswith(f"cartpole-pi, {happened}: return")
 
 
 def test_a_world_that_cannot_draw_itself(walker, key):

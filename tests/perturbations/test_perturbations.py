@@ -69,6 +69,16 @@ def test_reshuffle_changes_only_when_it_is_time():
     assert len({tuple(block[0]) for block in blocks}) > 5
 
 
+@pytest.mark.parametrize("steps", [1, 3, 4, 5, 20])
+def test_what_is_seen_within_some_steps_is_what_happens_in_them(steps):
+    whole = compose(NoiseChannels(1), Reshuffle(4))
+    within = whole.within(steps)
+    for ours, theirs in zip(run(whole, steps), run(within, steps), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    _, sources = run(within, steps)
+    assert ("reshuffled every 4" in str(within)) == (len(np.unique(sources, axis=0)) > 1)
+
+
 def test_duplicate_repeats_and_asks_for_half_the_code():
     shown, _ = run(Duplicate(2), 1)
     np.testing.assert_array_equal(shown[0], [1, 2, 3, 4, 5] * 2)

@@ -103,12 +103,21 @@ def show(
 
 
 def _tell(console: Console, episode: _Episode, video: Path | None, figure: Path | None) -> None:
-    console.print(f"{episode.title}: return {episode.total:.0f} in {episode.steps} steps")
+    console.print(
+        f"{episode.title}: return {episode.total:.0f} in {episode.steps} steps",
+        markup=False,
+        soft_wrap=True,
+    )
     if video is not None:
         console.print(f"Wrote {video} ({episode.write_video(video)} frames).", soft_wrap=True)
     if figure is not None:
         episode.write_figure(figure)
         console.print(f"Wrote {figure}.", soft_wrap=True)
+
+
+def _title(agent: Agent, perturbation: Perturbation, steps: int) -> str:
+    """Who acts, and what happened to its senses in so many steps."""
+    return f"{agent.name}, {perturbation.within(steps)}"
 
 
 def _hear(
@@ -127,7 +136,7 @@ def _hear(
             trace = trace_episode(agent.policy, world, perturbation, key, steps)
         if int(np.asarray(trace.alive).sum()) == steps:
             break
-    title = f"{agent.name}, {perturbation}"
+    title = _title(agent, perturbation, int(trace.alive.sum()))
     speed = world.steps_per_second if isinstance(world, HostWorld) else 100
     names = world.sensor_names
     return _Episode(
@@ -144,9 +153,9 @@ def _see(agent: Agent, world: World, perturbation: Perturbation, steps: int, see
     if not isinstance(world, Environment):
         raise ConfigError(f"{agent.recipe.env} is not on the device, where pictures are watched.")
     (key,) = evaluation_keys(seed, 1)
-    title = f"{agent.name}, {perturbation}"
     policy = agent.policy
     episode = seeing.watch(policy, world, as_shown(policy, perturbation), key, steps)
+    title = _title(agent, perturbation, int(episode.alive.sum()))
     return _Episode(
         title,
         float(episode.reward.sum()),

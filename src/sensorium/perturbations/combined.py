@@ -64,6 +64,10 @@ class Compose(Perturbation):
             marks = part.carried(jax.random.fold_in(key, index), part_state, marks)
         return marks
 
+    def within(self, steps: int) -> Perturbation:
+        """All parts, each as it is seen."""
+        return compose(*(part.within(steps) for part in self.parts))
+
     def __str__(self) -> str:
         return " + ".join(str(part) for part in self.parts) or "plain"
 

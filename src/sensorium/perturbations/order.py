@@ -83,5 +83,9 @@ class Reshuffle(Perturbation):
         del senses
         return state.order
 
+    def within(self, steps: int) -> Perturbation:
+        """An order that has never changed yet is that of `Shuffle`."""
+        return self if self.every < steps else Shuffle()
+
     def __str__(self) -> str:
         return f"reshuffled every {self.every}"

@@ -58,6 +58,10 @@ class ShufflePatches(PicturePerturbation):
         shown = from_patches(patches[order], observation.shape[0], observation.shape[1])
         return shown, PatchOrder(order, state.age + 1)
 
+    def within(self, steps: int) -> "ShufflePatches":
+        """Without a new order, if it comes later."""
+        return self if self.every < steps else dataclasses.replace(self, every=0)
+
     def __str__(self) -> str:
         when = f"reshuffled every {self.every}" if self.every else "shuffled"
         return when if self.size == ShufflePatches.size else f"{when} by patches of {self.size}"

@@ -63,6 +63,11 @@ class Perturbation(abc.ABC):
         """
         return self.apply(key, state, marks)[0]
 
+    def within(self, steps: int) -> "Perturbation":
+        """The perturbation as the first `steps` steps of an episode show it: what comes later is left out."""
+        del steps
+        return self
+
     @abc.abstractmethod
     def __str__(self) -> str:
         """Short name for tables."""

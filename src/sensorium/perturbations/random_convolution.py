@@ -83,6 +83,10 @@ class RandomConvolution(PicturePerturbation):
         del key, state
         return marks
 
+    def within(self, steps: int) -> "RandomConvolution":
+        """Without new weights, if they come later."""
+        return self if self.every < steps else dataclasses.replace(self, every=0)
+
     def _draw(self, key: Key) -> Drawn:
         key_kernel, key_plain = jax.random.split(key)
         xavier = jax.nn.initializers.glorot_normal()
