@@ -45,7 +45,7 @@ def train(
         generations: How long.
         population: Individuals (evolution) or learners side by side (gradients).
         rollouts: Episodes of each individual, or worlds of each learner.
-        seed: Decides everything.
+        seed: Any whole number from 0 on; decides everything.
         checkpoint_every: Generations between checkpoints.
         start: An agent of the zoo, a run or a file whose weights to start from.
         run_dir: Where the run is kept; runs/RECIPE by default.
@@ -101,7 +101,7 @@ def teach(
         recipe: Whom; `ant-fnn` or `carracing-ppo`.
         env: In another world on the host, such as gym:Pendulum-v1.
         steps: Of the environment.
-        seed: Decides everything.
+        seed: Any whole number from 0 on; decides everything.
         run_dir: Where the teacher is kept; runs/RECIPE by default.
         quiet: Show no progress.
     """
@@ -132,7 +132,7 @@ def clone(
         env: In another world on the host, such as gym:Pendulum-v1.
         episodes: Demonstrations of the teacher.
         generations: How long.
-        seed: Decides everything.
+        seed: Any whole number from 0 on; decides everything.
         run_dir: Where the run is kept; runs/RECIPE by default. Go on with `train --resume`.
         quiet: Show no progress.
     """
@@ -174,7 +174,7 @@ def evaluate(
     Args:
         agent: A name of the zoo, a run directory, or a file.
         episodes: How many, each from a start of its own; 1,000, or 100 in a world on the host.
-        seed: Decides the starts and all noise.
+        seed: Any whole number from 0 on; decides the starts and all noise.
         shuffle: Put the sensors, or the patches of pictures, in a random order at the start of each episode.
         reshuffle_every: Put them in a new order every so many steps.
         duplicate: Every sensor this many times, the code scaled to match.
@@ -239,7 +239,7 @@ def reproduce(
             nla-table-3, nla-table-4, nla-curves, recovery, scaling.
         episodes: Episodes of each score; as many as in the papers by default: 1,000, or 100 on the ant and
             of CarRacing.
-        seed: Decides the starts and all noise.
+        seed: Any whole number from 0 on; decides the starts and all noise.
         out: Folder for figures, and for scores of CarRacing and the ant, which take minutes each: a table
             that was interrupted goes on from there. Delete them to measure again.
         json: Write figures as JSON to this file; - for standard output.
@@ -272,7 +272,7 @@ def show(
         video: Write an mp4 here.
         figure: Write the whole episode as one PNG here; of CarRacing, how important its patches are.
         steps: How many steps of the episode to show.
-        seed: Decides the start and all noise.
+        seed: Any whole number from 0 on; decides the start and all noise.
         shuffle: Put the sensors, or the patches of pictures, in a random order at the start.
         shuffle_at: And again every so many steps, 0 for never; if not said, sensors every 250, patches never.
         noise_channels: This many more channels of noise.

@@ -12,16 +12,19 @@ import gymnasium
 import jax
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils import seeding
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
+from sensorium.seeding import Seed, check_seed, key_of, stream
 from sensorium.types import senses_of
 
 
 class PerturbObservation(gymnasium.Wrapper):
     """Every observation passes through a perturbation, drawn anew at each reset.
 
-    The seed given to `reset` decides the perturbation as well as the environment.
+    The seed given to `reset` decides the perturbation as well as the environment. Without one, each wrapper
+    draws its own from the operating system, and leaves the random numbers of the environment alone.
     """
 
     def __init__(self, env: gymnasium.Env, perturbation: Perturbation):
@@ -48,17 +51,28 @@ class PerturbObservation(gymnasium.Wrapper):
             self.observation_space = spaces.Box(-np.inf, np.inf, (arriving,), np.float32)
         else:
             self.observation_space = spaces.Box(0, 255, arriving, np.uint8)
+        self._depth = 0
+        while isinstance(env, gymnasium.Wrapper):
+            self._depth += isinstance(env, PerturbObservation)
+            env = env.env
         self._apply = jax.jit(perturbation.apply)
-        self._key = jax.random.key(0)
+        self._key: jax.Array | None = None  # until the first reset
         self._state: Any = None
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: Seed | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Reset the environment, and draw the perturbation of this episode."""
+        """Reset the environment, and draw the perturbation of this episode.
+
+        Raises:
+            ConfigError: The seed is no whole number from 0 on.
+        """
+        seed = None if seed is None else check_seed(seed)
         observation, info = self.env.reset(seed=seed, options=options)
-        if seed is not None:
-            self._key = jax.random.key(seed)
+        if seed is not None or self._key is None:
+            entropy = seeding.np_random()[1] if seed is None else seed
+            # One wrapper around another is reset with the same seed, and draws something else
+            self._key = stream(key_of(entropy), f"perturbation {self._depth}")
         self._state = self.perturbation.init(self._next_key(), self._shown)
         return self._perturb(observation), info
 
@@ -70,8 +84,9 @@ class PerturbObservation(gymnasium.Wrapper):
     def _perturb(self, observation: Any) -> np.ndarray:
         shown = np.asarray(observation, self.observation_space.dtype)
         arrived, self._state = self._apply(self._next_key(), self._state, shown)
-        return np.asarray(arrived)
+        return np.array(arrived)
 
     def _next_key(self) -> jax.Array:
+        assert self._key is not None  # `reset` came first
         self._key, key = jax.random.split(self._key)
         return key

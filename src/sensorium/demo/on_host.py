@@ -13,6 +13,7 @@ from sensorium.bridges.opening import open_env
 from sensorium.bridges.skeleton import kick, skeleton
 from sensorium.demo.company import Company, Inside, Performer
 from sensorium.demo.stage import Stage, Standing, keep_memory
+from sensorium.seeding import key_of
 from sensorium.types import Key
 
 LOG = logging.getLogger("sensorium.demo")
@@ -31,7 +32,7 @@ class HostStage(Stage):
         self._actors = [_Actor(company.world, performer) for performer in cast]
 
     def begin(self, seed: int, drawn: Any) -> None:
-        key = jax.random.key(seed)
+        key = key_of(seed)
         for actor in self._actors:
             actor.begin(seed, key, drawn)
 

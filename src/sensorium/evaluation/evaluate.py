@@ -14,6 +14,7 @@ from sensorium.evaluation.statistics import Summary, summarise
 from sensorium.perturbations import HideRows, Identity, Perturbation, compose
 from sensorium.policies import Policy
 from sensorium.rollout import EngineConfig, make_world, open_engine
+from sensorium.seeding import Seed, check_seed, key_of
 from sensorium.types import Keys
 
 _EVALUATION = 0x5C0  # keeps these seeds apart from those of training and of choosing the best
@@ -51,15 +52,18 @@ class Scores:
         return cls(**of_scores)
 
 
-def evaluation_keys(seed: int, episodes: int) -> Keys:
+def evaluation_keys(seed: Seed, episodes: int) -> Keys:
     """Keys of the episodes of an evaluation; never those of a training run.
 
     Episode `i` of a seed is the same start whatever the number of episodes and the perturbation, so that
     scores can be compared in pairs.
+
+    Raises:
+        ConfigError: No episodes, or the seed is no whole number from 0 on.
     """
     if episodes < 1:
         raise ConfigError(f"An evaluation needs at least 1 episode, got {episodes}.")
-    key = jax.random.fold_in(jax.random.key(seed), _EVALUATION)
+    key = jax.random.fold_in(key_of(seed), _EVALUATION)
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, np.arange(episodes))
 
 
@@ -81,7 +85,7 @@ def evaluate(
     perturbation: Perturbation | None = None,
     *,
     episodes: int = 1000,
-    seed: int = 0,
+    seed: Seed = 0,
     name: str = "",
     engine: EngineConfig | None = None,
 ) -> Scores:
@@ -92,7 +96,7 @@ def evaluate(
         env: A world of `sensorium.envs`, or `gym:` and the id of a Gymnasium environment.
         perturbation: What happens to its senses; the agent's code is scaled as it asks.
         episodes: How many, each from a start of its own.
-        seed: Decides the starts and all noise.
+        seed: Any whole number from 0 on; decides the starts and all noise.
         name: What to call the agent in tables.
         engine: Which machinery runs the episodes; by default whatever the world needs.
 
@@ -101,7 +105,8 @@ def evaluate(
 
     Raises:
         UnknownNameError: There is no such world.
-        ConfigError: No episodes, or the policy works with another number of channels or actions.
+        ConfigError: No episodes, a seed that is no whole number from 0 on, or the policy works with
+            another number of channels or actions.
         WorldError: An environment on the host raised, died or hangs.
     """
     perturbation = perturbation or Identity()
@@ -122,7 +127,7 @@ def evaluate(
         env=env,
         perturbation=str(perturbation),
         episodes=episodes,
-        seed=seed,
+        seed=check_seed(seed),
         summary=summarise(result.total, world.solved_return),
         returns=result.total,
         seconds=seconds,

@@ -17,6 +17,7 @@ from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, PolicyConfig
 from sensorium.registry import Parts, home_of, name_of, register
 from sensorium.rollout import ON_HOST, Engine, make_world
+from sensorium.seeding import check_seed
 from sensorium.training import Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key
 
@@ -48,7 +49,7 @@ class Recipe:
     generations: int = 100
     """How long."""
     seed: int = 0
-    """Decides everything."""
+    """Decides everything; any whole number from 0 on."""
     checkpoint_every: int = 10
     """Generations between checkpoints."""
     test_every: int = 5
@@ -57,6 +58,7 @@ class Recipe:
     """Episodes of a test; their starts are neither those of training nor those of evaluation."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", check_seed(self.seed))  # as JSON can write it
         for name in ("generations", "checkpoint_every", "test_every", "test_episodes"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")

@@ -8,6 +8,7 @@ from sensorium.errors import did_you_mean
 from sensorium.evaluation.report import console_for, write
 from sensorium.reproduce import ant, attention_neuron, car_racing, nonlinear_attention, tables
 from sensorium.reproduce.scaling import scaling
+from sensorium.seeding import check_seed
 
 
 class Table(NamedTuple):
@@ -56,10 +57,11 @@ def run(table: str, *, episodes: int | None, seed: int, out: Path, json: str | N
 
     Raises:
         UnknownNameError: There is no such table; the nearest names are given.
+        ConfigError: The seed is no whole number from 0 on.
     """
     if table not in TABLES:
         raise did_you_mean("table", table, TABLES)
-    chosen = TABLES[table]
+    chosen, seed = TABLES[table], check_seed(seed)
     result, shown = chosen.rebuild(chosen.episodes if episodes is None else episodes, seed, out)
     write(result, json)
     console = console_for(json)

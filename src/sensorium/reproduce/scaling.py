@@ -11,6 +11,7 @@ from rich.table import Table
 
 from sensorium.analysis import figures
 from sensorium.layers import AttentionNeuron
+from sensorium.seeding import key_of
 
 _SIZES = (5, 28, 100, 1_000, 10_000, 100_000, 1_000_000)
 _BLOCK = 4096
@@ -39,8 +40,9 @@ def scaling(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
 
 
 def _measure(sensors: int, block_size: int | None, seed: int) -> dict[str, Any]:
-    layer = AttentionNeuron(1, block_size=block_size, key=jax.random.key(seed))
-    readings = jax.random.normal(jax.random.key(seed + 1), (sensors,)) / sensors
+    key_layer, key_readings = jax.random.split(key_of(seed))
+    layer = AttentionNeuron(1, block_size=block_size, key=key_layer)
+    readings = jax.random.normal(key_readings, (sensors,)) / sensors
     action, memory = jnp.zeros(1), layer.initial_memory(sensors)
     parameters, static = eqx.partition(layer, eqx.is_array)
 

@@ -137,7 +137,7 @@ def train_teacher(
         config: Settings that passed `check_teaching`.
         world: Where; the perturbation of one on the host plays no part.
         network: Whom; the critic has the same hidden layers, and the agent's convolutions.
-        seed: Decides everything but the order in which processes answer, which PPO waits for.
+        seed: Below 2**32. Decides everything but the order in which processes answer, which PPO waits for.
         keep: The model of Stable-Baselines3 with the best test is saved here.
         tests: Of what the agent does without exploration.
         on_progress: Called after each round, and at the end.

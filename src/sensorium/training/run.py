@@ -28,6 +28,7 @@ import numpy as np
 from sensorium.errors import AgentFileError, RunError, WriteError
 from sensorium.policies import Policy
 from sensorium.rollout import Engine
+from sensorium.seeding import Seed, key_of
 from sensorium.serialisation import remove_partial_files, save_pytree, write_json
 from sensorium.training.checkpoints import (
     BEST,
@@ -142,7 +143,7 @@ def run(
         WriteError: A file could not be written; the checkpoint of before is intact.
         KeyboardInterrupt: Stopped by a signal; a checkpoint was written first.
     """
-    state = trainer.init(jax.random.key(budget.seed))
+    state = trainer.init(key_of(budget.seed))
     candidate = jax.tree.map(lambda leaf: leaf[0], trainer.candidates(state))
     progress, clock = first_progress(state, candidate), Clock(0.0)
     if resume and (directory.path / LAST).exists():
@@ -205,9 +206,9 @@ def run(
     return progress.best
 
 
-def keys_of_tests(seed: int, episodes: int) -> Keys:
+def keys_of_tests(seed: Seed, episodes: int) -> Keys:
     """One for each episode of the tests of a run."""
-    return jax.random.split(jax.random.fold_in(jax.random.key(seed), _TESTS), episodes)
+    return jax.random.split(jax.random.fold_in(key_of(seed), _TESTS), episodes)
 
 
 def _test(

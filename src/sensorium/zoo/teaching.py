@@ -25,6 +25,7 @@ from sensorium.policies import (
 from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
 from sensorium.rollout import open_engine
+from sensorium.seeding import key_of, seed_in_32_bits, stream
 from sensorium.training import (
     CloningConfig,
     CoachingConfig,
@@ -86,7 +87,7 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
                 recipe.trainer,
                 world,
                 policy,
-                recipe.seed,
+                seed_in_32_bits(recipe.seed),
                 directory / "teacher.zip",
                 Tests(engine, keys, recipe.test_every),
                 show,
@@ -174,7 +175,7 @@ def find_start(recipe: Recipe) -> Policy | None:
     if isinstance(policy, AttentionAgent) and isinstance(wanted, AttentionAgent):
         policy = policy.with_top(wanted.top)
     if isinstance(policy, SensoryPolicy) and _shapes(policy) != _shapes(wanted):
-        policy = grown(policy, recipe.draw_policy(jax.random.key(recipe.seed))) or policy
+        policy = grown(policy, recipe.draw_policy(stream(key_of(recipe.seed), "growth"))) or policy
     if _shapes(policy) != _shapes(wanted):
         raise ConfigError(
             f"{recipe.start} is of another architecture than {recipe.name} and cannot be its start."

@@ -1,0 +1,76 @@
+"""Seeds and keys: a key for every seed, and keys for one purpose that no other use of the same key gives.
+
+In JAX `split(key, n)[i]` is `fold_in(key, i)`, so a key that is split must not be folded with a small number
+too: the two would give the same noise. `stream` gives what neither does.
+"""
+
+import hashlib
+import operator
+import zlib
+from typing import Any
+
+import jax
+import numpy as np
+
+from sensorium.errors import ConfigError
+from sensorium.types import Key
+
+Seed = int | np.integer
+"""Any whole number from 0 on."""
+
+
+def check_seed(seed: Any) -> int:
+    """A seed as a Python integer.
+
+    Args:
+        seed: Any integer from 0 on, of Python or NumPy.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if number < 0 or isinstance(seed, bool):
+        raise ConfigError(f"A seed must be a whole number from 0 on, got {seed!r}.")
+    return number
+
+
+def key_of(seed: Any) -> Key:
+    """The key of a seed: another one for each below 2**64, and a hash of what is larger.
+
+    Below 2**32 it is `jax.random.key(seed)`, which forgets all further bits unless JAX counts in 64 bits.
+
+    Raises:
+        ConfigError: The seed is no whole number from 0 on.
+    """
+    number = _hashed(check_seed(seed), bits=64)
+    low = jax.random.key(np.uint32(number % 2**32))
+    if number < 2**32:
+        return low
+    words = np.array([number >> 32, number % 2**32], np.uint32)
+    # Of four words in some of JAX's generators, which then repeat the two
+    return jax.random.wrap_key_data(np.resize(words, jax.random.key_data(low).shape))
+
+
+def seed_in_32_bits(seed: Any) -> int:
+    """The seed itself below 2**32, else a hash: for libraries that take no larger ones.
+
+    Raises:
+        ConfigError: The seed is no whole number from 0 on.
+    """
+    return _hashed(check_seed(seed), bits=32)
+
+
+def stream(key: Key, name: str) -> Key:
+    """A key for what `name` says, which no split of `key` and no folding in of a number below 2**31 gives."""
+    return jax.random.fold_in(key, np.uint32(zlib.crc32(name.encode()) | 1 << 31))
+
+
+def _hashed(number: int, bits: int) -> int:
+    """The number, or bits of its SHA-256 if it has more of them."""
+    if number < 2**bits:
+        return number
+    digest = hashlib.sha256(number.to_bytes(-(-number.bit_length() // 8), "big")).digest()
+    return int.from_bytes(digest[: bits // 8], "big")
