@@ -137,13 +137,12 @@ def _hear(
         if int(np.asarray(trace.alive).sum()) == steps:
             break
     title = _title(agent, perturbation, int(trace.alive.sum()))
-    speed = world.steps_per_second if isinstance(world, HostWorld) else 100
     names = world.sensor_names
     return _Episode(
         title,
         float(trace.reward.sum()),
         int(trace.alive.sum()),
-        lambda path: write_video(path, trace, names, title, speed),
+        lambda path: write_video(path, trace, names, title, world.steps_per_second),
         lambda path: figures.episode(path, trace, names),
     )
 
@@ -160,6 +159,6 @@ def _see(agent: Agent, world: World, perturbation: Perturbation, steps: int, see
         title,
         float(episode.reward.sum()),
         int(episode.alive.sum()),
-        lambda path: seeing.video(path, policy, episode, title),
+        lambda path: seeing.video(path, policy, episode, title, world.steps_per_second),
         lambda path: seeing.importance_figure(path, policy, episode, title),
     )

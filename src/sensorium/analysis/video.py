@@ -48,15 +48,15 @@ def write_video(
     frames = range(0, max(int(np.asarray(trace.alive).sum()), 1), _STRIDE)
     panel = _Panel(trace, names, title)
     try:
-        return write_frames(path, panel.frame, frames, steps_per_second // _STRIDE)
+        return write_frames(path, panel.frame, frames, steps_per_second / _STRIDE)
     finally:
         panel.close()
 
 
 def write_frames(
-    path: Path | str, draw: Callable[[int], np.ndarray], steps: Sequence[int], fps: int
+    path: Path | str, draw: Callable[[int], np.ndarray], steps: Sequence[int], fps: float
 ) -> int:
-    """Write an mp4 of a picture (RGB) for each of some steps; how many there are.
+    """Write an mp4 of a picture (RGB) for each of some steps, `fps` a second; how many there are.
 
     Raises:
         WriteError: The file could not be written; nothing is left of it.
@@ -75,7 +75,7 @@ def write_frames(
     return len(steps)
 
 
-def _writer(path: Path, fps: int) -> Any:
+def _writer(path: Path, fps: float) -> Any:
     import imageio.v2 as imageio
 
     return imageio.get_writer(path, fps=fps, codec="libx264", quality=7)

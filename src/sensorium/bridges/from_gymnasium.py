@@ -182,7 +182,7 @@ def _facts(name: str) -> _Facts:
             num_actions=_num_actions(actions),
             max_steps=limit or _NO_TIME_LIMIT,
             solved_return=math.inf if threshold is None else float(threshold),
-            steps_per_second=int(env.metadata.get("render_fps") or _STEPS_PER_SECOND),
+            steps_per_second=max(round(env.metadata.get("render_fps") or _STEPS_PER_SECOND), 1),
             render_mode=_PICTURES if _PICTURES in env.metadata.get("render_modes", ()) else None,
             to_env_actions=functools.partial(to_env_actions, actions),
             from_env_actions=functools.partial(_from_env_actions, actions),

@@ -16,9 +16,6 @@ from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import AttentionAgent, Policy
 
-RATES = {"CartPoleSwingUpHarder": 100, "CarRacing": 50, "CarRacingRoad": 50}
-"""Steps that are a second of a world's own time, on the device."""
-_RATE = 60
 _WIDEST = 320  # pixels of the picture that a world draws of itself
 _KINDS = {
     "CartPoleSwingUpHarder": "cartpole",
@@ -65,10 +62,7 @@ class Session:
     @property
     def rate(self) -> int:
         """Steps of the world's time in a second."""
-        world = self._company.world
-        if isinstance(world, HostWorld):
-            return world.steps_per_second
-        return RATES.get(self._company.agent.recipe.env, _RATE)
+        return self._company.world.steps_per_second
 
     @property
     def picture_shape(self) -> tuple[int, ...] | None:

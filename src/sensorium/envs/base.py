@@ -52,6 +52,11 @@ class World(abc.ABC):
         """T, the step at which an episode is truncated."""
 
     @property
+    def steps_per_second(self) -> int:
+        """Of the world's own time, for videos; 50 if a world does not say."""
+        return 50
+
+    @property
     @abc.abstractmethod
     def solved_return(self) -> float:
         """A return from which on an episode counts as solved."""

@@ -35,7 +35,9 @@ WHEEL_HALF = (14 * SIZE, 27 * SIZE)
 STEER_LIMIT = 0.4
 """rad, of the front wheels."""
 
-_STEP = 1 / 50
+STEPS_PER_SECOND = 50
+
+_STEP = 1 / STEPS_PER_SECOND
 _HULL_MASS, _WHEEL_MASS = 7.06, 0.06048
 _HULL_INERTIA, _WHEEL_INERTIA = 18.212275, 0.0074592  # around their centres of mass
 _HULL_CENTRE = (0.0, -0.0825309)  # centre of mass of the hull, from its origin

@@ -19,7 +19,7 @@ from sensorium.envs.base import Environment
 from sensorium.envs.car_racing import dynamics
 from sensorium.envs.car_racing.canvas import Canvas, paint
 from sensorium.envs.car_racing.contact import Road, survey, touched
-from sensorium.envs.car_racing.dynamics import STEER_LIMIT, Car
+from sensorium.envs.car_racing.dynamics import STEER_LIMIT, STEPS_PER_SECOND, Car
 from sensorium.envs.car_racing.picture import PIXELS, Packed, draw, unpack
 from sensorium.envs.car_racing.road_ahead import ROAD_SENSORS, road_ahead
 from sensorium.envs.car_racing.track import MAX_TILES, PLAYFIELD, Track, draw_track
@@ -98,6 +98,7 @@ class CarRacing(Environment):
     num_actions = 3
     sensor_names: ClassVar[tuple[str, ...]] = ()
     max_steps = 1000
+    steps_per_second = STEPS_PER_SECOND
     scored_episodes = 100
     solved_return = 900.0
 
