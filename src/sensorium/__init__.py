@@ -4,6 +4,8 @@ import importlib
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from sensorium.registration import register as _register
+
 _HOME = {
     # agents and files
     "Agent": "zoo",
@@ -68,8 +70,11 @@ except PackageNotFoundError:  # a source tree that was never installed
     __version__ = "0+unknown"
 
 
+_register()  # with Gymnasium
+
+
 def __getattr__(name: str) -> Any:
-    """Import public names when they are first used, so that `import sensorium` costs nothing."""
+    """Import public names when they are first used, so that `import sensorium` costs little."""
     if name in _HOME:
         return getattr(importlib.import_module(f"sensorium.{_HOME[name]}"), name)
     if name in _MODULES:

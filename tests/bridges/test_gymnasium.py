@@ -1,5 +1,7 @@
 """Our worlds through Gymnasium, and our perturbations on Gymnasium's."""
 
+import subprocess
+import sys
 import warnings
 
 import gymnasium
@@ -8,9 +10,10 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from sensorium.bridges.to_gymnasium import register
+from sensorium.bridges.sb3 import Sb3Agent
+from sensorium.bridges.to_gymnasium import WorldEnv, WorldVectorEnv
 from sensorium.bridges.wrappers import PerturbObservation
-from sensorium.envs import CartPoleSwingUpHarder
+from sensorium.envs import WORLDS, CartPoleSwingUpHarder
 from sensorium.errors import ConfigError, ObservationError
 from sensorium.perturbations import (
     Duplicate,
@@ -20,16 +23,80 @@ from sensorium.perturbations import (
     ShufflePatches,
     compose,
 )
+from sensorium.policies import AttentionNeuronConfig
+from sensorium.registration import MAX_STEPS
 
 NAME = "sensorium/CartPoleSwingUpHarder-v0"
 
 
 @pytest.fixture
 def env():
-    register()
     env = gymnasium.make(NAME, render_mode="rgb_array")
     yield env
     env.close()
+
+
+@pytest.mark.parametrize(
+    ("imports", "prefix"),
+    [
+        ("import sensorium, gymnasium", ""),
+        ("import gymnasium, sensorium", ""),
+        ("import gymnasium", "sensorium:"),
+    ],
+)
+def test_a_new_process_finds_our_worlds(imports, prefix):
+    script = (
+        f"{imports}; import sys; assert 'jax' not in sys.modules, 'to register must cost little'\n"
+        f"for name in {list(WORLDS)}:"
+        f" assert gymnasium.make(f'{prefix}sensorium/{{name}}-v0').spec.max_episode_steps == 1000"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, timeout=120)
+
+
+def test_what_is_registered_are_the_facts_of_the_worlds():
+    assert {name: world.max_steps for name, world in WORLDS.items()} == MAX_STEPS
+
+
+@pytest.mark.parametrize(
+    ("name", "rate"), [("CartPoleSwingUpHarder", 100), ("CarRacing", 50), ("CarRacingRoad", 50)]
+)
+def test_videos_run_at_the_speed_of_the_world(name, rate):
+    env = PerturbObservation(WorldEnv(name), compose())
+    assert env.metadata["render_fps"] == rate
+    assert WorldEnv().metadata["render_fps"] == 100  # each has its own
+
+
+def _pendulum():
+    return PerturbObservation(gymnasium.make("Pendulum-v1"), Duplicate(2))
+
+
+@pytest.mark.parametrize(
+    "open_env", [WorldEnv, _pendulum, lambda: WorldVectorEnv("CartPoleSwingUpHarder", 2)]
+)
+def test_observations_are_the_users_own(open_env):
+    """They may be written to, and stay as they are when the environment goes on."""
+    env = open_env()
+    seen = [env.reset(seed=0)[0]]
+    for _ in range(3):
+        seen.append(env.step(np.full(env.action_space.shape, 0.5, np.float32))[0])
+    seen.append(env.reset()[0])
+    kept = [each.copy() for each in seen]
+    for each in seen:
+        assert each.dtype == env.observation_space.dtype
+        assert each.shape == env.observation_space.shape
+        assert each.flags.writeable
+    env.step(np.zeros(env.action_space.shape, np.float32))
+    np.testing.assert_array_equal(kept, seen)
+    seen[-1][:] = 0.0
+    again = env.step(np.zeros(env.action_space.shape, np.float32))[0]
+    assert np.isfinite(again).all()
+    assert again.any()
+
+
+def test_actions_of_our_agents_are_the_users_own(key):
+    agent = Sb3Agent(AttentionNeuronConfig().build(3, 1, key))
+    for readings in (np.ones(3), np.ones((2, 3))):
+        assert agent.predict(readings)[0].flags.writeable
 
 
 def test_gymnasiums_own_checker_is_content(env):
@@ -134,9 +201,61 @@ def test_only_flat_boxes_can_be_perturbed():
 
 
 def test_only_pictures_of_bytes_can_be_perturbed():
-    register()
     racing = gymnasium.make("sensorium/CarRacing-v0")
     floats = gymnasium.spaces.Box(0.0, 1.0, (96, 96, 3))
     env = gymnasium.wrappers.TransformObservation(racing, lambda frame: frame / 255, floats)
     with pytest.raises(ConfigError, match=r"needs pictures of uint8; .* float32"):
         PerturbObservation(env, ShufflePatches())
+
+
+@pytest.mark.parametrize("open_env", [WorldEnv, _pendulum, lambda: WorldVectorEnv("CarRacingRoad")])
+@pytest.mark.parametrize("seed", [-1, True])
+def test_what_is_no_seed_is_refused(open_env, seed):
+    with pytest.raises(ConfigError, match="A seed must be a whole number from 0 on"):
+        open_env().reset(seed=seed)
+
+
+def _noise(env, seed=None, steps=3):
+    """What eight channels of noise show from a reset on."""
+    action = np.zeros(env.action_space.shape, np.float32)
+    shown = [env.reset(seed=seed)[0], *(env.step(action)[0] for _ in range(steps))]
+    return np.stack(shown)[..., -8:]
+
+
+def _noisy():
+    return PerturbObservation(gymnasium.make("Pendulum-v1"), NoiseChannels(8))
+
+
+def test_every_seed_gives_noise_of_its_own():
+    env = _noisy()
+    seeds = (0, 2**32, 2**40, 2**63, 10**30)
+    noises = [_noise(env, seed) for seed in seeds]
+    assert len({noise.tobytes() for noise in noises}) == len(seeds)
+    for seed, noise in zip(seeds, noises, strict=True):
+        np.testing.assert_array_equal(_noise(_noisy(), seed), noise)
+    # What follows a seeded episode is decided by the seed as well
+    env.reset(seed=0), (other := _noisy()).reset(seed=0)
+    later = _noise(env)
+    np.testing.assert_array_equal(_noise(other), later)
+    assert not (later == noises[0]).any()
+
+
+def test_without_a_seed_every_environment_has_noise_of_its_own():
+    noises = [_noise(_noisy()) for _ in range(3)]
+    vector = gymnasium.vector.SyncVectorEnv([_noisy] * 3)
+    noises += list(_noise(vector).swapaxes(0, 1))
+    assert len({noise.tobytes() for noise in noises}) == 6
+
+
+def test_a_wrapper_leaves_the_numbers_of_its_environment_alone():
+    env, bare = _noisy(), gymnasium.make("Pendulum-v1")
+    for each in (env, bare):
+        each.unwrapped.np_random = np.random.default_rng(3)
+    for _ in range(2):
+        np.testing.assert_array_equal(env.reset()[0][:3], bare.reset()[0])
+
+
+def test_a_wrapper_around_another_draws_something_else():
+    env = PerturbObservation(_noisy(), NoiseChannels(8))
+    noise = np.stack([env.reset(seed=1)[0], *(env.step([0.0])[0] for _ in range(3))])
+    assert not (noise[:, 3:11] == noise[:, 11:]).any()

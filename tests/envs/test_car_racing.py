@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sensorium.bridges.to_gymnasium import register
 from sensorium.bridges.wrappers import PerturbObservation
 from sensorium.envs import CarRacing, make
 from sensorium.errors import ConfigError
@@ -135,7 +134,6 @@ def test_it_shows_pictures_and_says_so():
 
 
 def test_gymnasium_knows_it():
-    register()
     env = gymnasium.make("sensorium/CarRacing-v0", render_mode="rgb_array")
     observation, _ = env.reset(seed=3)
     assert env.observation_space.contains(observation)

@@ -123,8 +123,8 @@ class PoolVectorEnv(VectorEnv):
         """Begin what `reset` does."""
         everything = np.ones(self.num_envs, bool)
         mask = (options or {}).get("reset_mask", everything)
-        if isinstance(seed, int):
-            seed = [seed + index for index in range(self.num_envs)]
+        if isinstance(seed, int | np.integer):
+            seed = [int(seed) + index for index in range(self.num_envs)]
         seeds = [None] * self.num_envs if seed is None else list(seed)
         if len(seeds) != self.num_envs or mask.shape != (self.num_envs,):
             raise ConfigError(f"Seeds and reset_mask must be of length {self.num_envs}.")

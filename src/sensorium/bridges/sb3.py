@@ -115,7 +115,7 @@ class Sb3Agent:
                 state,
             )
         actions, state, _ = self._step(rows, state)
-        return np.asarray(actions).reshape(*readings.shape[:-1], -1), state
+        return np.array(actions).reshape(*readings.shape[:-1], -1), state
 
     def _blank_memories(self, environments: int, sensors: int) -> PyTree:
         carry = self.policy.initial_carry(sensors)

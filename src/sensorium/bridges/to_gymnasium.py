@@ -1,7 +1,7 @@
-"""Our worlds as Gymnasium environments, registered as `sensorium/CartPoleSwingUpHarder-v0` and so on.
+"""Our worlds as Gymnasium environments.
 
-`gymnasium.make` finds them wherever Sensorium is installed, through Gymnasium's plug-in entry point;
-from a source tree call `register` first.
+`import sensorium` registers them as `sensorium/CartPoleSwingUpHarder-v0` and so on, see
+`sensorium.registration`; `gymnasium.make("sensorium:sensorium/CartPoleSwingUpHarder-v0")` imports it too.
 """
 
 from typing import Any, ClassVar
@@ -13,21 +13,24 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from sensorium.envs import WORLDS, CartPoleSwingUpHarder, Environment, make
+from sensorium.envs import CartPoleSwingUpHarder, Environment, make
 from sensorium.errors import ConfigError, ObservationError
+from sensorium.seeding import Seed, check_seed, key_of
 
 
 class WorldEnv(gymnasium.Env):
     """One of our worlds behind Gymnasium's interface.
 
     ```python
+    import gymnasium, sensorium
+
     env = gymnasium.make("sensorium/CartPoleSwingUpHarder-v0", render_mode="rgb_array")
     observation, info = env.reset(seed=0)
     observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
     ```
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 100}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"]}
 
     def __init__(self, world: str = CartPoleSwingUpHarder.id, render_mode: str | None = None):
         """Open a world.
@@ -40,19 +43,23 @@ class WorldEnv(gymnasium.Env):
             raise ConfigError(f"There is no render mode {render_mode!r}; there is 'rgb_array'.")
         self.render_mode = render_mode
         self._world: Environment = make(world)
+        self.metadata = {**self.metadata, "render_fps": self._world.steps_per_second}
         self._advance = jax.jit(self._world.advance)
         self._state: Any = None
-        self._key = jax.random.key(0)
         self.observation_space, self.action_space = _spaces_of(self._world)
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: Seed | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode; the same seed gives the same start."""
-        super().reset(seed=seed, options=options)
-        self._key = jax.random.key(int(self.np_random.integers(2**31)))
+        """Start an episode; the same seed gives the same start.
+
+        Raises:
+            ConfigError: The seed is no whole number from 0 on.
+        """
+        super().reset(seed=None if seed is None else check_seed(seed), options=options)
+        self._key = _drawn_key(self.np_random)
         observation, self._state = self._world.reset(self._next_key())
-        return np.asarray(observation), {}
+        return np.array(observation), {}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Advance by one step.
@@ -71,7 +78,7 @@ class WorldEnv(gymnasium.Env):
         observation, self._state, reward, terminated, truncated, _ = self._advance(
             self._next_key(), self._state, action
         )
-        return np.asarray(observation), float(reward), bool(terminated), bool(truncated), {}
+        return np.array(observation), float(reward), bool(terminated), bool(truncated), {}
 
     def render(self) -> np.ndarray | None:
         """An RGB picture as the world draws it, if it does and the render mode is `rgb_array`.
@@ -114,16 +121,19 @@ class WorldVectorEnv(VectorEnv):
         self._start_one = jax.jit(self._start_in_place, donate_argnums=(1, 2))
         self._advance = jax.jit(jax.vmap(self._world.advance), donate_argnums=1)
         self._now: tuple[Any, Any] | None = None  # observations and states
-        self._key = jax.random.key(0)
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: Seed | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start all episodes, or those of `options["reset_mask"]`; the same seed gives the same starts."""
-        super().reset(seed=seed)
+        """Start all episodes, or those of `options["reset_mask"]`; the same seed gives the same starts.
+
+        Raises:
+            ConfigError: The seed is no whole number from 0 on.
+        """
+        super().reset(seed=None if seed is None else check_seed(seed))
         mask = np.asarray((options or {}).get("reset_mask", np.ones(self.num_envs, bool)))
         if seed is not None or self._now is None:
-            self._key = jax.random.key(int(self.np_random.integers(2**31)))
+            self._key = _drawn_key(self.np_random)
         if self._now is None or mask.all():
             self._now = self._start_all(self._next_keys())
         else:
@@ -167,6 +177,10 @@ class WorldVectorEnv(VectorEnv):
         return jax.random.split(key, self.num_envs)
 
 
+def _drawn_key(random: np.random.Generator) -> jax.Array:
+    return key_of(random.integers(2**63))
+
+
 def _spaces_of(world: Environment) -> tuple[spaces.Box, spaces.Box]:
     """Of observations and actions."""
     shape = world.observation_shape
@@ -174,16 +188,3 @@ def _spaces_of(world: Environment) -> tuple[spaces.Box, spaces.Box]:
     low, high, dtype = (0, 255, np.uint8) if pictures else (-np.inf, np.inf, np.float32)
     actions = spaces.Box(-1.0, 1.0, (world.num_actions,), np.float32)
     return spaces.Box(low, high, shape, dtype), actions
-
-
-def register() -> None:
-    """Register every world as `sensorium/NAME-v0`; twice does no harm."""
-    for name, world in WORLDS.items():
-        identifier = f"sensorium/{name}-v0"
-        if identifier not in gymnasium.registry:
-            gymnasium.register(
-                identifier,
-                entry_point="sensorium.bridges.to_gymnasium:WorldEnv",
-                kwargs={"world": name},
-                max_episode_steps=world.max_steps,
-            )

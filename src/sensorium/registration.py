@@ -1,0 +1,23 @@
+"""Our worlds under Gymnasium's names: `sensorium/CartPoleSwingUpHarder-v0` and so on.
+
+`import sensorium` registers them, so nothing here may import JAX: an environment is named by a string, and
+imported when it is made.
+"""
+
+import gymnasium
+
+MAX_STEPS = {"CartPoleSwingUpHarder": 1000, "CarRacing": 1000, "CarRacingRoad": 1000}
+"""`max_steps` of every world of `sensorium.envs`, by its name."""
+
+
+def register() -> None:
+    """Register every world as `sensorium/NAME-v0`; twice does no harm."""
+    for name, max_steps in MAX_STEPS.items():
+        identifier = f"sensorium/{name}-v0"
+        if identifier not in gymnasium.registry:
+            gymnasium.register(
+                identifier,
+                entry_point="sensorium.bridges.to_gymnasium:WorldEnv",
+                kwargs={"world": name},
+                max_episode_steps=max_steps,
+            )
