@@ -74,13 +74,13 @@ def watch(
 
     def step(now: tuple, time: Array) -> tuple[tuple, SeenEpisode]:
         picture, state, senses, carry, alive = now
-        step_key = jax.random.fold_in(key_steps, time)
-        arrived, after = perturbation.apply(step_key, senses, picture)
-        origin = perturbation.carried(step_key, senses, places)
+        key_apply, key_world = jax.random.split(jax.random.fold_in(key_steps, time))
+        arrived, after = perturbation.apply(key_apply, senses, picture)
+        origin = perturbation.carried(key_apply, senses, places)
         action, carry, inside = policy.step(arrived, carry)
         assert inside.attention is not None
         seen, state, reward, terminated, truncated, _ = world.advance(
-            step_key, state, action, params
+            key_world, state, action, params
         )
         kept = SeenEpisode(
             picture,
@@ -97,8 +97,20 @@ def watch(
     return jax.lax.scan(step, start, jnp.arange(steps))[1]
 
 
-def video(path: Path, policy: Policy, episode: SeenEpisode, title: str) -> int:
-    """Write the episode as an mp4, in real time of CarRacing; how many frames were written.
+def video(
+    path: Path, policy: Policy, episode: SeenEpisode, title: str, steps_per_second: int = 50
+) -> int:
+    """Write the episode as an mp4 in real time, a frame for every second step.
+
+    Args:
+        path: The file to create or replace.
+        policy: Who looked.
+        episode: What it looked at.
+        title: Shown below the pictures.
+        steps_per_second: Of the world's own time.
+
+    Returns:
+        How many frames were written.
 
     Raises:
         WriteError: The file could not be written.
@@ -114,7 +126,7 @@ def video(path: Path, policy: Policy, episode: SeenEpisode, title: str) -> int:
         light = _light(height, width, corners[best], size)
         return _draw(episode, step, light, f"{title}   step {step}   return {totals[step]:.0f}")
 
-    return write_frames(path, draw, range(0, count, 2), 25)
+    return write_frames(path, draw, range(0, count, 2), steps_per_second / 2)
 
 
 def _draw(episode: SeenEpisode, step: int, light: np.ndarray, line: str) -> np.ndarray:

@@ -25,6 +25,7 @@ from sensorium.perturbations.backgrounds import frames_of
 from sensorium.perturbations.patches import from_patches, to_patches
 from sensorium.perturbations.racing import on_grass
 from sensorium.policies import Policy, SensoryCarry, SensoryPolicy
+from sensorium.seeding import key_of, stream
 from sensorium.types import Key, Observation, Picture, PyTree, Senses
 
 FROM_NOISE, EMPTY = -1, -2
@@ -220,10 +221,11 @@ class Patches(Rewirable):
     def arrive(self, key: Key, drawn: Patched, observation: Picture) -> Picture:
         height, width, _ = self.shape
         shown = observation.at[height - self._unseen :].set(0)  # as `evaluation.as_shown`
-        noise = jax.random.bits(key, shown.shape, jnp.uint8)
+        key_noise, key_change = jax.random.split(key)
+        noise = jax.random.bits(key_noise, shown.shape, jnp.uint8)
         ground = jnp.where(drawn.noisy, noise, drawn.ground)
         shown = jnp.where(on_grass(shown) & drawn.painted, ground, shown)
-        shown, _ = _CHANGE.apply(key, drawn.change, shown)
+        shown, _ = _CHANGE.apply(key_change, drawn.change, shown)
         patches = jnp.where(drawn.hidden[:, None, None, None], 0, to_patches(shown, PATCH))
         return from_patches(patches[drawn.order], height, width)
 
@@ -239,7 +241,8 @@ _CHANGE = OneOf(tuple(MODIFICATIONS[name] if name else Identity() for name in CH
 @functools.lru_cache(maxsize=64)
 def _drawn(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
     """What each of `CHANGES` draws for the episode of a seed."""
-    return tuple(part.init(jax.random.key(seed), shape) for part in _CHANGE.parts)
+    keys = jax.random.split(stream(key_of(seed), "changes"), len(_CHANGE.parts))
+    return tuple(part.init(key, shape) for part, key in zip(_CHANGE.parts, keys, strict=True))
 
 
 def order_of(controls: Controls, turn: int, count: int) -> Int[np.ndarray, " count"]:

@@ -10,6 +10,7 @@ from jaxtyping import UInt8
 
 from sensorium.demo.company import Company, DevicePerformer, Inside, Player, Report
 from sensorium.envs import CarRacingState, CartPoleState
+from sensorium.seeding import key_of, stream
 from sensorium.types import PyTree
 
 PUSH = 1.5
@@ -86,9 +87,10 @@ class DeviceStage(Stage):
         self._reports: list[Report] = []
 
     def begin(self, seed: int, drawn: Any) -> None:
-        self._key = jax.random.key(seed)
+        key = key_of(seed)
+        self._key_steps = stream(key, "steps")
         lead, *others = self._cast
-        first = lead.begin(self._key, drawn)
+        first = lead.begin(key, drawn)
         self._players = [first, *(other.join(first, drawn) for other in others)]
         self._look()
 
@@ -108,7 +110,7 @@ class DeviceStage(Stage):
     def advance(self, count: int, drawn: Any, copies: int) -> None:
         for place, performer in enumerate(self._cast):
             player = self._players[place]
-            player, report = performer.advance(player, self._key, drawn, count, copies)
+            player, report = performer.advance(player, self._key_steps, drawn, count, copies)
             self._players[place], self._reports[place] = player, Report.of(report)
 
     def push(self, strength: float) -> None:

@@ -9,9 +9,8 @@ from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.envs.base import Environment
 from sensorium.perturbations.perturbation import Perturbation
+from sensorium.seeding import stream
 from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, shape_of
-
-_SENSES = 1  # folded into the key of a reset, so that a perturbation does not change the start
 
 
 class PerturbedState(NamedTuple):
@@ -61,6 +60,11 @@ class Perturbed(Environment):
         return self.world.max_steps
 
     @property
+    def steps_per_second(self) -> int:
+        """As in the world."""
+        return self.world.steps_per_second
+
+    @property
     def solved_return(self) -> float:
         """As in the world."""
         return self.world.solved_return
@@ -77,7 +81,7 @@ class Perturbed(Environment):
     def reset_env(self, key: Key, params: Any) -> tuple[Sensed, PerturbedState]:
         """Start the world, then its senses."""
         observation, world = self.world.reset_env(key, params)
-        key_init, key_apply = jax.random.split(jax.random.fold_in(key, _SENSES))
+        key_init, key_apply = jax.random.split(stream(key, "senses"))
         senses = self.perturbation.init(key_init, self.world.senses)
         observation, senses = self.perturbation.apply(key_apply, senses, observation)
         return observation, PerturbedState(world, senses, self.world.time(world))

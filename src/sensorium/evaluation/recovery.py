@@ -39,8 +39,9 @@ class ShuffleOnce(Perturbation):
     def init(self, key: Key, senses: Senses) -> _Waiting:
         """The order to come; never the natural one, which would be no shuffle."""
         num_sensors = check_scalars(self, senses)
-        shift = jax.random.randint(key, (), 1, num_sensors)
-        order = jax.random.permutation(jax.random.fold_in(key, 1), num_sensors)
+        key_shift, key_order = jax.random.split(key)
+        shift = jax.random.randint(key_shift, (), 1, num_sensors)
+        order = jax.random.permutation(key_order, num_sensors)
         rolled = (jnp.arange(num_sensors) + shift) % num_sensors
         is_natural = jnp.all(order == jnp.arange(num_sensors))
         return _Waiting(jnp.where(is_natural, rolled, order), jnp.zeros((), jnp.int32))
@@ -115,8 +116,9 @@ def _code_distances(policy: Policy, world: Environment, keys: Keys, at: int) -> 
     def one(key: Key) -> Float[Array, " T"]:
         key_reset, key_steps = jax.random.split(key)
         params = world.default_params
-        observation, state = world.reset_env(key_reset, params)
-        order = ShuffleOnce(at).init(key_reset, world.num_sensors).order
+        _, begun = Perturbed(world, ShuffleOnce(at)).reset_env(key_reset, params)
+        state, order = begun.world, begun.senses.order
+        observation = world.observe(state)
         carry = policy.initial_carry(world.num_sensors)
         # Two agents in one array, so that they round alike until the shuffle parts them
         pair = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), carry)

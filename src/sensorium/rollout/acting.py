@@ -14,9 +14,8 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.perturbations import Perturbation
 from sensorium.policies import Policy
+from sensorium.seeding import stream
 from sensorium.types import Key, Keys, PyTree, Senses
-
-_SENSES = 1  # folded into the key of an episode, as in `envs.Perturbed`
 
 
 class Actor(abc.ABC):
@@ -104,14 +103,14 @@ def restarted(
 
 def begin_senses(perturbation: Perturbation, key: Key, shown: Senses) -> PyTree:
     """The senses at the start of the episode of `key`, in a world that shows `shown`."""
-    return perturbation.init(jax.random.fold_in(key, _SENSES), shown)
+    return perturbation.init(stream(key, "senses"), shown)
 
 
 def sense(
     perturbation: Perturbation, key: Key, time: Array, senses: PyTree, observation: Array
 ) -> tuple[Array, PyTree]:
     """What arrives at a step of the episode of `key`, and the senses after it."""
-    key = jax.random.fold_in(jax.random.fold_in(key, _SENSES + 1), time)
+    key = jax.random.fold_in(stream(key, "noise"), time)
     return perturbation.apply(key, senses, observation.astype(jnp.float32))
 
 

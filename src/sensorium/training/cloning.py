@@ -146,8 +146,7 @@ class Cloning(Trainer):
         self._rounds = 0  # of DAgger that are among them
 
     def init(self, key: Key) -> CloningState:
-        key, key_student = jax.random.split(key)
-        key_probe = jax.random.fold_in(key_student, 1)
+        key, key_student, key_probe = jax.random.split(key, 3)
         student = draw_student(self.draw, self.engine.world.num_sensors, key_student, key_probe)
         optimizer = self._optimizer.init(student)
         return CloningState(student, student.policy, optimizer, key, jnp.zeros((), jnp.int32))

@@ -144,17 +144,18 @@ class Coaching(HostPpo):
         config = self.config
         key, key_generation = jax.random.split(state.key)
         state = state._replace(key=key)
-        lanes = self._lanes(key_generation)
+        key_lanes, key_rounds = jax.random.split(key_generation)
+        lanes = self._lanes(key_lanes)
         figures: list[dict[str, Scalar]] = []
         for number in range(config.rounds):
-            key_round = jax.random.fold_in(key_generation, number)
+            key_live, key_learn = jax.random.split(jax.random.fold_in(key_rounds, number))
             exploration, coached = self._exploration(state.rounds), self._coached(state.rounds)
             act = partial(_in_turns, state.learner.coach, coached, exploration)
-            _, moments, outcome = lanes.live(self.student, act, config.horizon, key_round)
+            _, moments, outcome = lanes.live(self.student, act, config.horizon, key_live)
             outcome, scale = lanes.scaled(outcome, state.scale)
             steps, explained = self._steps(state.learner.critic, coached, moments, outcome)
             copying = state.rounds < config.copy_rounds
-            learner, figure = self._learn(state.learner, steps, exploration, copying, key_round)
+            learner, figure = self._learn(state.learner, steps, exploration, copying, key_learn)
             figures.append(figure | {"explained": explained, "exploration": jnp.exp(exploration)})
             state = CoachingState(learner, scale, state.rounds + 1, state.key)
         return state, summed_up(lanes, figures)

@@ -134,7 +134,7 @@ class ControllerImitation(Trainer):
         key, key_student = jax.random.split(key)
         student = self.draw(key_student)
         assert isinstance(student, SeeingPolicy)
-        keys = jax.random.split(key, self.config.rollouts)
+        keys = jax.eval_shape(lambda: jax.random.split(key, self.config.rollouts))
         generation, _ = jax.eval_shape(self._live, student, keys, self._noise, jnp.zeros(()))
         remembered = jax.tree.map(
             lambda leaf: jnp.zeros(

@@ -20,6 +20,7 @@ from jaxtyping import Array, Float, Int
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, from_vector, num_parameters, to_vector
 from sensorium.rollout import Engine
+from sensorium.seeding import stream
 from sensorium.training.strategies import Strategy, StrategyConfig
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key, Keys, PyTree
@@ -99,11 +100,11 @@ class Evolution(Trainer):
 
     def init(self, key: Key) -> EvolutionState:
         """Start around zeros, or around what is drawn."""
-        key, key_init, key_draw = jax.random.split(key, 3)
+        key, key_init, key_draw, key_nowhere = jax.random.split(key, 4)
         mean = to_vector(self.draw(key_draw))
         mean = jnp.zeros_like(mean) if self.config.start_at_zero else mean
         count = self.config.remembered if self.config.replays else 0
-        nowhere = Hard(jax.random.split(key_init, count), jnp.full(count, jnp.inf))
+        nowhere = Hard(jax.random.split(key_nowhere, count), jnp.full(count, jnp.inf))
         return EvolutionState(self.strategy.init(key_init, mean), key, nowhere)
 
     def step(self, state: EvolutionState) -> tuple[EvolutionState, Metrics]:
@@ -135,7 +136,7 @@ class Evolution(Trainer):
         episodes = jax.random.split(key_episodes, self.config.rollouts)
         again = jnp.zeros(0, jnp.int32)
         if replays := self.config.replays:
-            key_again = jax.random.fold_in(key_episodes, 0)
+            key_again = stream(key_episodes, "replays")
             again = jax.random.choice(key_again, self.config.remembered, (replays,), replace=False)
             episodes = jnp.concatenate([state.hard.keys[again], episodes[replays:]])
         return population, episodes, again, EvolutionState(strategy, key, state.hard), key_tell

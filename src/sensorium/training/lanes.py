@@ -114,11 +114,11 @@ class Lanes:
             key: Of senses and actions.
         """
         moments, outcomes = [], []
+        key, key_noise, key_blank = jax.random.split(key, 3)
         if self._memories is None:
-            lanes = jax.random.split(key, self._pool.num_envs)
+            lanes = jax.random.split(key_blank, self._pool.num_envs)
             self._memories = blank(policy, self._world, lanes)  # all start, so replaced at once
         before = self._memories
-        key, key_noise = jax.random.split(key)
         for step in range(horizon):
             observations = self._observations
             actions, moment, self._memories = act(

@@ -104,17 +104,18 @@ class RecurrentPpo(HostPpo):
         config = self.config
         key, key_generation = jax.random.split(state.key)
         state = state._replace(key=key)
-        lanes = self._lanes(key_generation)
+        key_lanes, key_rounds = jax.random.split(key_generation)
+        lanes = self._lanes(key_lanes)
         figures: list[dict[str, Scalar]] = []
         for number in range(config.rounds):
-            key_round = jax.random.fold_in(key_generation, number)
+            key_live, key_learn = jax.random.split(jax.random.fold_in(key_rounds, number))
             exploration = self._exploration(state.rounds)
             before, moments, outcome = lanes.live(
-                state.student.policy, partial(explore, exploration), config.horizon, key_round
+                state.student.policy, partial(explore, exploration), config.horizon, key_live
             )
             outcome, scale = lanes.scaled(outcome, state.scale)
             state, figure = self._learn(
-                state._replace(scale=scale), exploration, before, moments, outcome, key_round
+                state._replace(scale=scale), exploration, before, moments, outcome, key_learn
             )
             figures.append(figure)
         return state, summed_up(lanes, figures)
