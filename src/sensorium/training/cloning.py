@@ -36,7 +36,14 @@ from sensorium.training.critic import Student, draw_student, identity_loss
 from sensorium.training.demonstrations import Sequences, collect, cut, join, previous
 from sensorium.training.lanes import Memories, blank
 from sensorium.training.teachers import Teacher
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, TrainerConfig, TrainingContext
+from sensorium.training.trainer import (
+    DrawPolicy,
+    Metrics,
+    Trainer,
+    TrainerConfig,
+    TrainingContext,
+    averaged,
+)
 from sensorium.types import Key, PyTree, Scalar
 
 _DAGGER = 0xDA66E2  # folded into the key of the state for the episodes of a round
@@ -254,7 +261,7 @@ class Cloning(Trainer):
         student, mean, optimizer = now
         updates, optimizer = self._optimizer.update(gradient, optimizer)
         student = optax.apply_updates(student, updates)
-        mean = optax.incremental_update(student.policy, mean, 1 - self.config.averaging)
+        mean = averaged(mean, student.policy, 1 - self.config.averaging)
         return student, mean, optimizer
 
     def _loss(

@@ -29,6 +29,7 @@ from sensorium.training.trainer import (
     Trainer,
     TrainerConfig,
     TrainingContext,
+    averaged,
     check_sees,
 )
 from sensorium.types import Key, Keys, PyTree, Scalar, Sensed
@@ -280,6 +281,5 @@ class ControllerImitation(Trainer):
         student, mean, optimizer = now
         updates, optimizer = self._optimizer.update(gradient, optimizer)
         student = optax.apply_updates(student, updates)
-        step = 1 - self.config.averaging
-        mean = jax.tree.map(lambda old, new: old + step * (new - old), mean, student)
+        mean = averaged(mean, student, 1 - self.config.averaging)
         return student, mean, optimizer

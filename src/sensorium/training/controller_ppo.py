@@ -39,6 +39,7 @@ from sensorium.training.trainer import (
     Trainer,
     TrainerConfig,
     TrainingContext,
+    averaged,
     check_sees,
 )
 from sensorium.types import Key, PyTree, Scalar, Sensed
@@ -323,7 +324,7 @@ class ControllerPpo(Trainer):
                 group = jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], everything)
                 now, divergence = self._update(now, group, exploration, teach)
         policy, optimizer, critic, critic_optimizer = now
-        mean = optax.incremental_update(policy, state.mean, 1 - config.averaging)
+        mean = averaged(state.mean, policy, 1 - config.averaging)
         state = Learner(
             policy, mean, optimizer, critic, critic_optimizer, state.windows + 1, state.key
         )

@@ -24,7 +24,14 @@ from sensorium.envs import Environment, World
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy
 from sensorium.rollout import over_devices
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, TrainerConfig, TrainingContext
+from sensorium.training.trainer import (
+    DrawPolicy,
+    Metrics,
+    Trainer,
+    TrainerConfig,
+    TrainingContext,
+    averaged,
+)
 from sensorium.types import Action, Key, Keys, PyTree, Scalar, Sensed
 
 
@@ -188,7 +195,7 @@ class Imitation(Trainer):
         gradient = jax.tree.map(lambda leaf: jnp.mean(leaf, 0), gradients)
         updates, optimizer = self._optimizer.update(gradient, optimizer)
         student = optax.apply_updates(student, updates)
-        mean = optax.incremental_update(student, mean, 1 - self.config.averaging)
+        mean = averaged(mean, student, 1 - self.config.averaging)
         return student, mean, optimizer
 
     def _live_one(

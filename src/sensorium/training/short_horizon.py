@@ -33,7 +33,14 @@ from sensorium.layers import Linear
 from sensorium.policies import Policy
 from sensorium.rollout import over_devices
 from sensorium.training.critic import Critic, identity_loss
-from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, TrainerConfig, TrainingContext
+from sensorium.training.trainer import (
+    DrawPolicy,
+    Metrics,
+    Trainer,
+    TrainerConfig,
+    TrainingContext,
+    averaged,
+)
 from sensorium.types import Key, PyTree, Scalar
 
 
@@ -219,10 +226,10 @@ class ShortHorizon(Trainer):
         config = self.config
         return Learner(
             student=student,
-            average=_move(learner.average, student.policy, 1 - config.average_decay),
+            average=averaged(learner.average, student.policy, 1 - config.average_decay),
             optimizer=optimizer,
             critic=critic,
-            target_critic=_move(learner.target_critic, critic, config.target_rate),
+            target_critic=averaged(learner.target_critic, critic, config.target_rate),
             critic_optimizer=critic_optimizer,
             worlds=jax.lax.stop_gradient(worlds),
             key=key,
@@ -340,7 +347,3 @@ def _clip_backwards_back(largest: float, _: None, gradient: Worlds) -> tuple[Wor
 
 
 _clip_backwards.defvjp(_clip_backwards_forth, _clip_backwards_back)
-
-
-def _move(average: PyTree, target: PyTree, rate: float) -> PyTree:
-    return jax.tree.map(lambda old, new: old + rate * (new - old), average, target)

@@ -30,6 +30,11 @@ def check_sees(draw: DrawPolicy, what: str) -> None:
         )
 
 
+def averaged(mean: PyTree, target: PyTree, rate: float) -> PyTree:
+    """A running mean of weights, moved by `rate` of the way; equal weights stay so to the last bit."""
+    return jax.tree.map(lambda old, new: old + rate * (new - old), mean, target)
+
+
 class Metrics(NamedTuple):
     """What a generation reports of its own training episodes."""
 
