@@ -87,7 +87,8 @@
       draw();
     },
     reset: () => {
-      reset(Math.max(0, Math.floor(Number($("seed").value) || 0)));
+      const most = Number($("seed").max);
+      reset(Math.min(most, Math.max(0, Math.floor(Number($("seed").value) || 0))));
       say(`A new start, seed ${session.seed}.`);
     },
     five: () => preset(0),
