@@ -16,7 +16,7 @@ SOURCE = Path(sensorium.__file__).parent
 # Each may import what stands before it, and itself
 LAYERS = [
     {"types", "errors"},
-    {"serialisation", "registry", "seeding", "registration"},
+    {"serialisation", "registry", "seeding", "gymnasium_ids"},
     {"layers"},
     {"policies", "perturbations"},
     {"envs"},
@@ -32,7 +32,7 @@ LAYERS = [
     {"__main__"},
 ]
 HEAVY = {
-    "gymnasium": {"bridges", "registration"},
+    "gymnasium": {"bridges", "gymnasium_ids"},
     "matplotlib": {"analysis"},
     "imageio": {"analysis"},
     "sklearn": {"reproduce", "analysis"},

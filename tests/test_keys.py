@@ -1,6 +1,5 @@
 """Each random key is used once, in every world, engine and trainer."""
 
-import dataclasses
 from functools import partial
 
 import jax
@@ -39,6 +38,7 @@ from sensorium.training import (
 )
 from sensorium.training.run import keys_of_tests
 from sensorium.training.teachers import AgentTeacher
+from sensorium.training.trainer import TrainingContext
 from tests.keys import watched
 from tests.probes import OneMattersWorld
 from tests.training.spot_world import EYES, WORLD, bold_teacher
@@ -97,88 +97,98 @@ def test_worlds_on_the_host():
     assert not uses.twice()
 
 
-def evolution(draw, directory):
+def _evolution(directory):
     strategy = StrategyConfig("cma-es", sigma=0.3)
     config = EvolutionConfig(strategy, population=4, rollouts=3, replays=2, remembered=2, scouted=4)
-    return config.build(draw, DeviceEngine(Perturbed(SplittingWorld(), Shuffle())))
+    return config, TrainingContext(_draw(3, 1), _device(), directory)
 
 
-def short_horizon(draw, directory):
+def _short_horizon(directory):
     config = ShortHorizonConfig(population=2, rollouts=2, horizon=2, updates_per_generation=2)
-    return config.build(draw, DeviceEngine(Perturbed(SplittingWorld(), Shuffle())))
+    return config, TrainingContext(_draw(3, 1), _device(), directory)
 
 
-def imitation(draw, directory):
+def _imitation(directory):
     config = ImitationConfig(rollouts=2, window=2)
-    return config.build(
-        draw, DeviceEngine(Perturbed(SplittingWorld(), Shuffle())), bold_teacher(3, 1)
-    )
+    expert = bold_teacher(3, 1)
+    return config, TrainingContext(_draw(3, 1), _device(), directory, expert=expert)
 
 
-def _host():
-    return HostEngine(make_world(WALK, Shuffle()), workers=0, lanes=4)
-
-
-def recurrent_ppo(draw, directory):
+def _recurrent_ppo(directory):
     config = RecurrentPpoConfig(
         rollouts=4, horizon=4, rounds=2, groups=2, epochs=2, critic_sizes=(4,), critic_rounds=1
     )
-    return config.build(draw, _host())
+    return config, TrainingContext(_draw(2, 2), _host(Shuffle()), directory)
 
 
-def coaching(draw, directory):
+def _coaching(directory):
     config = CoachingConfig(
         senses=Shuffle(), rollouts=4, horizon=4, rounds=2, batch=8, epochs=2, critic_sizes=(4,)
     )
-    draw_coach = partial(FeedForwardConfig(()).build, 2, 2)
-    engine = HostEngine(make_world(WALK), workers=0, lanes=4)
-    return config.build(draw_coach, engine, draw(jax.random.key(9)))
+    student = AGENT.build(2, 2, jax.random.key(9))
+    fresh = partial(FeedForwardConfig(()).build, 2, 2)
+    return config, TrainingContext(fresh, _host(), directory, expert=student)
 
 
-def cloning(draw, directory):
+def _cloning(directory):
     config = CloningConfig(
         episodes=0, steps=4, window=2, batch=2, batches=2, dagger_every=1, dagger_episodes=2
     )
-    engine = _host()
-    expert = FeedForwardConfig(()).build(2, 2, jax.random.key(9))
-    plain = dataclasses.replace(engine.world, perturbation=compose())
-    return config.build(draw, engine, AgentTeacher(expert, plain), directory)
+    policy = FeedForwardConfig(()).build(2, 2, jax.random.key(9))
+    expert = AgentTeacher(policy, make_world(WALK))
+    return config, TrainingContext(_draw(2, 2), _host(Shuffle()), directory, expert=expert)
 
 
-def controller_ppo(draw, directory):
+def _controller_ppo(directory):
     config = ControllerPpoConfig(rollouts=8, window=5, windows=2, epochs=2, groups=2)
-    return config.build(partial(EYES.build, WORLD.senses, 2), DeviceEngine(WORLD))
+    return config, TrainingContext(_draw_eyes, DeviceEngine(WORLD), directory)
 
 
-def controller_imitation(draw, directory):
+def _controller_imitation(directory):
     config = ControllerImitationConfig(
         rollouts=2, remembered=1, updates=2, batch=2, steps=4, warm_up=1
     )
-    draw = partial(EYES.build, WORLD.senses, 2)
-    return config.build(draw, DeviceEngine(WORLD), bold_teacher(2, 2))
+    expert = bold_teacher(2, 2)
+    return config, TrainingContext(_draw_eyes, DeviceEngine(WORLD), directory, expert=expert)
+
+
+def _draw(sensors, actions):
+    return partial(AGENT.build, sensors, actions)
+
+
+_draw_eyes = partial(EYES.build, WORLD.senses, 2)
+
+
+def _device():
+    return DeviceEngine(Perturbed(SplittingWorld(), Shuffle()))
+
+
+def _host(perturbation=None):
+    return HostEngine(make_world(WALK, perturbation), workers=0, lanes=4)
 
 
 @pytest.mark.parametrize(
-    ("open_trainer", "actions"),
+    "prepare",
     [
-        (evolution, 1),
-        (short_horizon, 1),
-        (imitation, 1),
-        (recurrent_ppo, 2),
-        (coaching, 2),
-        (cloning, 2),
-        (controller_ppo, 2),
-        (controller_imitation, 2),
+        _evolution,
+        _short_horizon,
+        _imitation,
+        _recurrent_ppo,
+        _coaching,
+        _cloning,
+        _controller_ppo,
+        _controller_imitation,
     ],
 )
-def test_trainers(open_trainer, actions, tmp_path):
-    draw = partial(AGENT.build, 2 if actions == 2 else 3, actions)
+def test_trainers(prepare, tmp_path):
     with watched() as uses:
-        trainer = open_trainer(draw, tmp_path)
+        config, context = prepare(tmp_path)
+        trainer = config.build(context)
         state = trainer.init(key_of(0))
         for _ in range(2):
             state, _ = trainer.step(state)
         keys_of_tests(0, 3), evaluation_keys(0, 3)
+        context.engine.close()
     assert uses.of_key
     assert not uses.twice()
 

@@ -4,7 +4,7 @@ import importlib
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from sensorium.registration import register as _register
+from sensorium.gymnasium_ids import register as _register
 
 _HOME = {
     # agents and files

@@ -1,7 +1,7 @@
 """Our worlds as Gymnasium environments.
 
 `import sensorium` registers them as `sensorium/CartPoleSwingUpHarder-v0` and so on, see
-`sensorium.registration`; `gymnasium.make("sensorium:sensorium/CartPoleSwingUpHarder-v0")` imports it too.
+`sensorium.gymnasium_ids`; `gymnasium.make("sensorium:sensorium/CartPoleSwingUpHarder-v0")` imports it too.
 """
 
 from typing import Any, ClassVar
