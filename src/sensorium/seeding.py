@@ -10,6 +10,7 @@ import zlib
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from sensorium.errors import ConfigError
@@ -51,7 +52,8 @@ def key_of(seed: Any) -> Key:
         return low
     words = np.array([number >> 32, number % 2**32], np.uint32)
     # Of four words in some of JAX's generators, which then repeat the two
-    return jax.random.wrap_key_data(np.resize(words, jax.random.key_data(low).shape))
+    words = np.resize(words, jax.random.key_data(low).shape)
+    return jax.random.wrap_key_data(jnp.asarray(words))
 
 
 def seed_in_32_bits(seed: Any) -> int:
