@@ -17,6 +17,7 @@ SOURCE = Path(sensorium.__file__).parent
 LAYERS = [
     {"types", "errors"},
     {"serialisation", "registry", "seeding", "gymnasium_ids"},
+    {"terminal"},
     {"layers"},
     {"policies", "perturbations"},
     {"envs"},

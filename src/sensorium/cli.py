@@ -18,6 +18,7 @@ from tyro.conf import Positional
 
 from sensorium.errors import ConfigError, MissingExtraError, SensoriumError
 from sensorium.registry import import_plugins
+from sensorium.terminal import reserved_output, say, whole_output, with_json
 
 
 def train(
@@ -323,7 +324,7 @@ def demo(
         from sensorium.demo import static_export
 
         page = static_export.export(export, agent or "cartpole-pi")
-        return _say(f"wrote {page}; open it in a browser.")
+        return say(f"wrote {page}; open it in a browser.")
     try:
         from sensorium.demo import server
     except ImportError as error:
@@ -388,13 +389,13 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train,
     "teach": teach,
     "clone": clone,
-    "eval": evaluate,
-    "reproduce": reproduce,
+    "eval": with_json(evaluate),
+    "reproduce": with_json(reproduce),
     "show": show,
     "export": export,
     "demo": demo,
-    "bench": bench,
-    "zoo": zoo,
+    "bench": with_json(bench),
+    "zoo": with_json(zoo),
 }
 
 
@@ -402,19 +403,15 @@ def main() -> None:
     """Run a command; a SensoriumError is one sentence on standard error and exit code 2."""
     try:
         about = "Agents whose senses can be shuffled. --plugin MODULE imports what registers parts."
-        arguments = import_plugins(sys.argv[1:])
-        tyro.extras.subcommand_cli_from_dict(
-            COMMANDS, prog="sensorium", description=about, args=arguments
-        )
+        with whole_output():
+            with reserved_output():  # a plugin may print too
+                arguments = import_plugins(sys.argv[1:])
+            tyro.extras.subcommand_cli_from_dict(
+                COMMANDS, prog="sensorium", description=about, args=arguments
+            )
     except SensoriumError as error:
-        _say(str(error))
+        say(str(error))
         sys.exit(2)
     except KeyboardInterrupt as interrupt:
-        _say(str(interrupt) or "Stopped.")
+        say(str(interrupt) or "Stopped.")
         sys.exit(130)
-
-
-def _say(sentence: str) -> None:
-    Console(stderr=True, highlight=False).print(
-        f"sensorium: {sentence}", markup=False, soft_wrap=True
-    )

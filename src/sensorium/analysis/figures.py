@@ -10,6 +10,7 @@ from jaxtyping import Float
 from sensorium.analysis.style import COLOURS, figure, sensor_colours
 from sensorium.analysis.traces import EpisodeTrace
 from sensorium.evaluation.recovery import Recovery
+from sensorium.terminal import shown
 
 
 def codes_over_time(path: Path | str, panels: Mapping[str, EpisodeTrace]) -> None:
@@ -67,7 +68,7 @@ def episode(path: Path | str, trace: EpisodeTrace, names: tuple[str, ...]) -> No
         code.yaxis.get_major_locator().set_params(integer=True)
         outcome.plot(np.asarray(trace.action)[:steps, 0], label="action", linewidth=0.8)
         outcome.plot(np.asarray(trace.reward)[:steps], label="reward")
-        outcome.set_title(f"action and reward (return {float(trace.reward.sum()):.0f})")
+        outcome.set_title(f"action and reward (return {shown(float(trace.reward.sum()))})")
         outcome.set_xlabel("step")
         outcome.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
 

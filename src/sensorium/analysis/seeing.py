@@ -21,6 +21,7 @@ from sensorium.analysis.video import write_frames
 from sensorium.envs import Environment
 from sensorium.perturbations import Perturbation
 from sensorium.policies import Policy
+from sensorium.terminal import shown
 from sensorium.types import Key
 
 _ZOOM = 4  # pixels of the video for each of a frame
@@ -124,7 +125,9 @@ def video(
     def draw(step: int) -> np.ndarray:
         best = np.argsort(-episode.importance[step], kind="stable")[: policy.num_attended]
         light = _light(height, width, corners[best], size)
-        return _draw(episode, step, light, f"{title}   step {step}   return {totals[step]:.0f}")
+        return _draw(
+            episode, step, light, f"{title}   step {step}   return {shown(float(totals[step]))}"
+        )
 
     return write_frames(path, draw, range(0, count, 2), steps_per_second / 2)
 

@@ -16,6 +16,7 @@ from sensorium.errors import ConfigError
 from sensorium.evaluation import as_shown, evaluation_keys
 from sensorium.perturbations import Perturbation, each_background, perturb
 from sensorium.rollout import make_world
+from sensorium.terminal import shown
 from sensorium.zoo import Agent
 
 _SHUFFLE_AT = 250  # steps
@@ -104,7 +105,7 @@ def show(
 
 def _tell(console: Console, episode: _Episode, video: Path | None, figure: Path | None) -> None:
     console.print(
-        f"{episode.title}: return {episode.total:.0f} in {episode.steps} steps",
+        f"{episode.title}: return {shown(episode.total)} in {episode.steps} steps",
         markup=False,
         soft_wrap=True,
     )

@@ -19,6 +19,7 @@ from sensorium.analysis.traces import EpisodeTrace
 from sensorium.envs.drawing import draw_cartpole
 from sensorium.errors import WriteError
 from sensorium.serialisation import atomic_write
+from sensorium.terminal import shown
 
 _STRIDE = 2  # steps from frame to frame
 
@@ -126,7 +127,7 @@ class _Panel:
         trace = self._trace
         self._picture.set_data(self._draw(step))
         total = trace.reward[: step + 1].sum()
-        self._caption.set_text(f"step {step}   return {total:.0f}")
+        self._caption.set_text(f"step {step}   return {shown(float(total))}")
         source = trace.source[step]
         spans = np.where(source >= 0, self._spans[source], 1.0)
         for bar, value, index in zip(self._bars, trace.channels[step] / spans, source, strict=True):

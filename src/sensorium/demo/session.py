@@ -15,6 +15,7 @@ from sensorium.demo.stage import DeviceStage, Stage, Standing
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import AttentionAgent, Policy
+from sensorium.terminal import significant
 
 _WIDEST = 320  # pixels of the picture that a world draws of itself
 _KINDS = {
@@ -277,7 +278,7 @@ def rehearse(offer: Offer, agent: str) -> None:
 
 def _score(standing: Standing) -> dict[str, Any]:
     return {
-        "total": round(standing.total, 2),
+        "total": significant(standing.total),
         "time": standing.time,
         "ended": standing.ended,
     }

@@ -15,6 +15,7 @@ from sensorium.perturbations import HideRows, Identity, Perturbation, compose
 from sensorium.policies import Policy
 from sensorium.rollout import EngineConfig, make_world, open_engine
 from sensorium.seeding import Seed, check_seed, key_of
+from sensorium.terminal import significant
 from sensorium.types import Keys
 
 _EVALUATION = 0x5C0  # keeps these seeds apart from those of training and of choosing the best
@@ -38,7 +39,7 @@ class Scores:
         """One flat dictionary, as `--json` prints it."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         summary = dataclasses.asdict(fields.pop("summary"))
-        returns = [round(float(value), 3) for value in fields.pop("returns")]
+        returns = [significant(value) for value in fields.pop("returns")]
         tail = {name: fields.pop(name) for name in ("seconds", "env_steps_per_second")}
         return {**fields, **summary, "returns": returns, **tail}
 

@@ -1,7 +1,5 @@
 """Scores as a table in the terminal and as JSON."""
 
-import json as json_module
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +12,8 @@ from sensorium.evaluation.statistics import paired_difference
 from sensorium.perturbations import Duplicate, Identity, NoiseChannels, Perturbation, Shuffle
 from sensorium.policies import Policy
 from sensorium.rollout import EngineConfig
-from sensorium.serialisation import write_json
+from sensorium.serialisation import format_json, write_json
+from sensorium.terminal import shown, write_output
 
 SUITE: tuple[Perturbation, ...] = (Identity(), Shuffle(), Duplicate(2), NoiseChannels(5))
 """The four columns of AN Table 2."""
@@ -96,13 +95,14 @@ def score_table(
         s = row.summary
         cells = [
             row.perturbation,
-            f"{s.mean:.0f} ± {s.std:.0f}",
-            f"{s.ci95[0]:.0f} to {s.ci95[1]:.0f}",
-            f"{s.iqm:.0f}",
-            f"{s.solved:.0%}",
+            f"{shown(s.mean)} ± {shown(s.std)}",
+            f"{shown(s.ci95[0])} to {shown(s.ci95[1])}",
+            shown(s.iqm),
+            "-" if s.solved is None else f"{s.solved:.0%}",
         ]
         if baseline:
-            cells.append(f"{paired_difference(row.returns, baseline.returns)[0]:+.1f}")
+            change, _ = paired_difference(row.returns, baseline.returns)
+            cells.append(f"{'+' if change >= 0 else ''}{shown(change, 1)}")
         if paper:
             cells.append(paper.get(row.perturbation, "-"))
         table.add_row(*cells)
@@ -117,6 +117,6 @@ def console_for(json: str | None) -> Console:
 def write(value: Any, json: str | None) -> None:
     """Write `value` as JSON to a file, to standard output (`-`), or nowhere (None)."""
     if json == "-":
-        sys.stdout.write(json_module.dumps(value, indent=2) + "\n")
+        write_output(format_json(value, indent=2) + "\n")
     elif json is not None:
         write_json(json, value)

@@ -27,8 +27,8 @@ class Summary:
     """Bootstrap interval of the mean."""
     iqm_ci95: Interval
     """Bootstrap interval of the interquartile mean."""
-    solved: float
-    """Share of the episodes that reached the world's `solved_return`."""
+    solved: float | None
+    """Share of the episodes that reached the world's `solved_return`; None where it has none."""
 
 
 def summarise(returns: Float[np.ndarray, " episodes"], solved_return: float) -> Summary:
@@ -36,7 +36,7 @@ def summarise(returns: Float[np.ndarray, " episodes"], solved_return: float) -> 
 
     Args:
         returns: One number for each episode.
-        solved_return: From which return on an episode is solved.
+        solved_return: From which return on an episode is solved; infinite if the world does not say.
 
     Raises:
         ConfigError: There are no returns.
@@ -44,13 +44,16 @@ def summarise(returns: Float[np.ndarray, " episodes"], solved_return: float) -> 
     returns = np.asarray(returns, np.float64)
     if returns.size == 0:
         raise ConfigError("There must be at least one episode to score.")
+    mean, std = float(returns.mean()), float(returns.std())
+    if np.ptp(returns) == 0:  # the mean of equal numbers may differ from them by rounding
+        mean, std = float(returns[0]), 0.0
     return Summary(
-        mean=float(returns.mean()),
-        std=float(returns.std()),
+        mean=mean,
+        std=std,
         iqm=float(interquartile_mean(returns)),
         ci95=bootstrap_interval(returns, np.mean),
         iqm_ci95=bootstrap_interval(returns, interquartile_mean),
-        solved=float(np.mean(returns >= solved_return)),
+        solved=float(np.mean(returns >= solved_return)) if np.isfinite(solved_return) else None,
     )
 
 

@@ -15,6 +15,7 @@ from sensorium import recipes
 from sensorium.analysis import figures
 from sensorium.evaluation.report import watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
+from sensorium.terminal import shown
 from sensorium.training.progress import read_metrics
 from sensorium.zoo import load, names
 
@@ -44,7 +45,7 @@ def nla_table_2(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
             watched(agent.policy, name, agent.recipe.env, each, episodes, seed) for each in senses
         ]
         rows += [score.to_json() for score in scores]
-        cells = (f"{score.summary.mean:.0f} ± {score.summary.std:.0f}" for score in scores)
+        cells = (f"{shown(score.summary.mean)} ± {shown(score.summary.std)}" for score in scores)
         table.add_row(label, str(agent.card.get("parameters", "-")), *cells)
     return rows, table
 
@@ -69,7 +70,11 @@ def nla_curves(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
                 recipes.resume(directory, quiet=True)
             else:
                 recipes.train(recipe, directory, quiet=True)
-            tests = [row for row in read_metrics(directory / "metrics.jsonl") if row["test"]]
+            tests = [
+                row
+                for row in read_metrics(directory / "metrics.jsonl")
+                if row.get("test") is not None
+            ]
             x = np.array([row["generation"] for row in tests], float)
             curves[label].append((x, np.array([row["best_test"] for row in tests])))
     path = out / "nla-curves.png"
@@ -82,7 +87,7 @@ def _compare(
 ) -> tuple[Any, Table]:
     # Iterations to a common level: what the plain layer's median seed reaches at the end
     level = float(np.median([y[-1] for _, y in curves["plain"]]))
-    table = Table(title=f"Generations until the best test reaches {level:.0f}")
+    table = Table(title=f"Generations until the best test reaches {shown(level)}")
     for column in ("layer", "seeds that get there", "median generation", "best test at the end"):
         left = column == "layer"
         table.add_column(column, justify="left" if left else "right", no_wrap=left)
@@ -99,6 +104,6 @@ def _compare(
             label,
             f"{len(reached)} of {len(seeds)}",
             "-" if median is None else f"{median:.0f}",
-            f"{np.mean(ends):.0f} ({min(ends):.0f} to {max(ends):.0f})",
+            f"{shown(float(np.mean(ends)))} ({shown(min(ends))} to {shown(max(ends))})",
         )
     return rows, table

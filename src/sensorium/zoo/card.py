@@ -7,6 +7,7 @@ from rich.table import Table
 
 from sensorium.evaluation.report import console_for, write
 from sensorium.recipes import RECIPES
+from sensorium.terminal import shown
 from sensorium.zoo.agent import load, names, read_card
 
 
@@ -41,11 +42,12 @@ def show_card(agent: str, json: str | None) -> None:
             table.add_row(name, str(value))
     for senses, scores in card.get("scores", {}).items():
         low, high = scores["ci95"]
-        text = f"{scores['mean']:.1f} ± {scores['std']:.1f} (95% {low:.0f} to {high:.0f})"
+        mean, std = shown(scores["mean"], 1), shown(scores["std"], 1)
+        text = f"{mean} ± {std} (95% {shown(low)} to {shown(high)})"
         table.add_row(senses, text)
     console_for(json).print(table)
 
 
 def _mean(card: dict[str, Any], senses: str) -> str:
     scores = card.get("scores", {}).get(senses)
-    return "-" if scores is None else f"{scores['mean']:.0f} ± {scores['std']:.0f}"
+    return "-" if scores is None else f"{shown(scores['mean'])} ± {shown(scores['std'])}"

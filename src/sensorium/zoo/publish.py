@@ -29,6 +29,7 @@ from sensorium.policies import FeedForwardPolicy, VisionPolicy, num_parameters
 from sensorium.recipes import Recipe
 from sensorium.rollout import ON_HOST, make_world
 from sensorium.serialisation import read_header, write_json
+from sensorium.terminal import significant
 from sensorium.training.checkpoints import BEST, LAST
 from sensorium.zoo.agent import Agent, load, zoo_directory
 
@@ -103,7 +104,7 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
 
 def _written(scores: Scores) -> dict[str, Any]:
     """A score as the card has it."""
-    returns = [round(float(value), 2) for value in scores.returns]
+    returns = [significant(value) for value in scores.returns]
     return dataclasses.asdict(scores.summary) | {"returns": returns}
 
 

@@ -26,6 +26,7 @@ from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
 from sensorium.rollout import open_engine
 from sensorium.seeding import key_of, seed_in_32_bits, stream
+from sensorium.terminal import shown
 from sensorium.training import (
     CloningConfig,
     CoachingConfig,
@@ -70,8 +71,7 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
 
         def show(now: Teaching) -> None:
             mean, best = (
-                "-" if value is None else f"{value:.0f}"
-                for value in (now.mean_return, now.best_test)
+                "-" if value is None else shown(value) for value in (now.mean_return, now.best_test)
             )
             speed = now.steps / now.seconds
             text = f"{now.steps:,} steps · return {mean} (best test {best}) · {speed:,.0f} steps/s"

@@ -220,7 +220,8 @@ const ENDS = {
 const MOST = { cartpole: 1000, ant: 3000, picture: 1000, road: 1000 };
 
 function score(who, { total, time, ended }) {
-  $(`${who}-score`).textContent = Math.round(total).toLocaleString("en");
+  const digits = Math.abs(total) < 1 ? { maximumSignificantDigits: 2 } : { maximumFractionDigits: 0 };
+  $(`${who}-score`).textContent = (total ?? NaN).toLocaleString("en", digits); // null is not finite
   const most = MOST[about.kind]; // of other worlds one does not know
   $(`${who}-meter`).style.transform = `scaleX(${most ? Math.max(0, Math.min(1, total / most)) : 0})`;
   const how = ended === "failed" ? `${ENDS[about.kind] ?? "ended"} at step ${time.toLocaleString("en")}`

@@ -1,0 +1,184 @@
+"""What commands print: numbers, and a standard output that JSON has to itself.
+
+An environment may print whenever it likes, from Python or from C, in this process or in a worker. While a
+command owes JSON to standard output, the descriptor of that is diverted to standard error.
+"""
+
+import contextlib
+import ctypes
+import errno
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rich.console import Console
+
+from sensorium.errors import WriteError
+
+BROKEN_PIPE = 141
+"""Exit code when whoever read the output has gone, as of a program that SIGPIPE ends."""
+_OUT, _ERR = 1, 2
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_reserved: list[int] = []  # descriptors of standard output while something else has its number
+
+
+def shown(value: float, decimals: int = 0) -> str:
+    """A number as tables show it: so many decimals, or more if fewer than two digits would be left.
+
+    475.3 is "475", 0.000123 is "0.00012", 1e12 is "1e+12".
+
+    Args:
+        value: Any number, also one that is not finite.
+        decimals: Of numbers that are large enough.
+    """
+    value += 0.0  # not "-0"
+    if abs(value) >= 1e9:
+        return f"{value:.4g}"
+    if value == 0 or float(f"{abs(value):.2g}") >= 10 ** (1 - decimals):
+        return f"{value:.{decimals}f}"
+    return f"{value:.2g}"
+
+
+def significant(value: float, digits: int = 7) -> float:
+    """`value` with as many digits as float32 holds, so that JSON does not spell out its rounding."""
+    return float(f"{value:.{digits}g}")
+
+
+def say(sentence: str) -> None:
+    """Print a sentence to standard error, if that can be written."""
+    with contextlib.suppress(OSError):
+        Console(stderr=True, highlight=False).print(
+            f"sensorium: {sentence}", markup=False, soft_wrap=True
+        )
+
+
+def with_json(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with `json`: a file is checked before the work, standard output is kept free of all else.
+
+    `/dev/stdout` is standard output too.
+    """
+
+    @functools.wraps(command)
+    def run(*arguments: Any, json: str | None = None, **options: Any) -> None:
+        from sensorium.serialisation import check_writable  # JAX takes a moment to load
+
+        with contextlib.ExitStack() as stack:
+            if json is not None and _is_standard_output(json):
+                json = "-"
+                stack.enter_context(reserved_output())
+            elif json is not None:
+                check_writable(json)
+            command(*arguments, json=json, **options)
+
+    return run
+
+
+def _is_standard_output(path: str) -> bool:
+    if path == "-":
+        return True
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(_OUT))
+    except (OSError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def reserved_output() -> Iterator[None]:
+    """Whatever prints goes to standard error; only `write_output` reaches standard output."""
+    if not _is_open(_OUT):
+        yield
+        return
+    with contextlib.ExitStack() as undo:
+        elsewhere = _ERR
+        if not _is_open(_ERR):
+            elsewhere = os.open(os.devnull, os.O_WRONLY)
+            undo.callback(os.close, elsewhere)
+        _flush()
+        kept = os.dup(_OUT)
+        undo.callback(os.close, kept)
+        undo.callback(os.dup2, kept, _OUT)
+        undo.callback(_flush)
+        os.dup2(elsewhere, _OUT)
+        _reserved.append(kept)
+        undo.callback(_reserved.pop)
+        undo.enter_context(contextlib.redirect_stdout(sys.stderr))  # where it has another number
+        yield
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def write_output(text: str) -> None:
+    """Write to standard output, past `reserved_output`.
+
+    Raises:
+        WriteError: It is full, or there is none.
+        BrokenPipeError: Whoever read it has gone.
+    """
+    if sys.stdout is None and not _reserved:
+        raise WriteError("Could not write standard output: there is none.")
+    if not _reserved:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    content = text.encode()
+    with _full_output():
+        while content:
+            content = content[os.write(_reserved[-1], content) :]
+
+
+@contextlib.contextmanager
+def whole_output() -> Iterator[None]:
+    """Of a whole process: all that was printed arrives, or the exit code and a sentence say that it did not.
+
+    What environments print when Python takes them down goes to standard error.
+
+    Raises:
+        WriteError: Standard output is full.
+        SystemExit: Whoever read it has gone; with `BROKEN_PIPE`, and nothing is said.
+    """
+    try:
+        with _full_output():
+            try:
+                yield
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise SystemExit(BROKEN_PIPE) from error
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):  # as Rich ends a command
+            raise SystemExit(BROKEN_PIPE) from stop
+        raise
+    finally:
+        # What could not be flushed would be tried once more, and complained about
+        with contextlib.suppress(OSError):
+            os.dup2(_ERR, _OUT)
+
+
+@contextlib.contextmanager
+def _full_output() -> Iterator[None]:
+    """An OSError of a full disk, which names no file, becomes a WriteError."""
+    try:
+        yield
+    except WriteError:
+        raise
+    except OSError as error:
+        if error.errno in _FULL and error.filename is None:
+            raise WriteError(f"Could not write standard output: {error.strerror}.") from error
+        raise
+
+
+def _flush() -> None:
+    """Empty the buffers of Python and of C."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # full, closed, or absent
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)
