@@ -87,12 +87,12 @@ def _is_standard_output(path: str) -> bool:
 @contextlib.contextmanager
 def reserved_output() -> Iterator[None]:
     """Whatever prints goes to standard error; only `write_output` reaches standard output."""
-    if not _is_open(_OUT):
+    if sys.stdout is None:  # there is none: its number may be another file's
         yield
         return
     with contextlib.ExitStack() as undo:
         elsewhere = _ERR
-        if not _is_open(_ERR):
+        if sys.stderr is None:
             elsewhere = os.open(os.devnull, os.O_WRONLY)
             undo.callback(os.close, elsewhere)
         _flush()
@@ -105,14 +105,6 @@ def reserved_output() -> Iterator[None]:
         undo.callback(_reserved.pop)
         undo.enter_context(contextlib.redirect_stdout(sys.stderr))  # where it has another number
         yield
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
 
 
 def write_output(text: str) -> None:
@@ -159,8 +151,9 @@ def whole_output() -> Iterator[None]:
         raise
     finally:
         # What could not be flushed would be tried once more, and complained about
-        with contextlib.suppress(OSError):
-            os.dup2(_ERR, _OUT)
+        if sys.stdout is not None:
+            with contextlib.suppress(OSError):
+                os.dup2(_ERR, _OUT)
 
 
 @contextlib.contextmanager
