@@ -17,12 +17,13 @@ from sensorium.perturbations import (
     OneOf,
     Reshuffle,
     Shuffle,
+    Silence,
     check_perturbation,
     compose,
     perturb,
 )
 
-SINGLE = [Identity(), Shuffle(), Reshuffle(2), Duplicate(3), NoiseChannels(4), Drop(2)]
+SINGLE = [Identity(), Shuffle(), Reshuffle(2), Duplicate(3), NoiseChannels(4), Drop(2), Silence(2)]
 READINGS = jnp.array([1.0, 2.0, 3.0, 4.0, 5.0])
 
 
@@ -102,6 +103,17 @@ def test_drop_keeps_the_rest_in_order():
     assert (shown == shown[0]).all()
 
 
+def test_silence_keeps_all_channels_and_sets_some_to_zero():
+    masks = set()
+    for seed in range(10):
+        shown, _ = run(Silence(2), 3, jax.random.key(seed))
+        assert ((shown == 0).sum(1) == 2).all()
+        assert (shown == shown[0]).all()
+        np.testing.assert_array_equal(shown[0][shown[0] != 0], np.asarray(READINGS)[shown[0] != 0])
+        masks.add(tuple(shown[0] == 0))
+    assert len(masks) > 3
+
+
 def test_compose_applies_the_first_part_first():
     shown, _ = run(Compose((Duplicate(2), NoiseChannels(1))), 1)
     assert shown.shape == (1, 11)
@@ -130,6 +142,8 @@ def test_flags_make_a_perturbation_and_its_name():
         (lambda: NoiseChannels(1, float("nan")), "at least 0"),
         (lambda: Drop(-1), "at least 0, got -1"),
         (lambda: Drop(5).arriving(5), "would leave none; drop at most 4"),
+        (lambda: Silence(-1), "at least 0, got -1"),
+        (lambda: Silence(5).arriving(5), "would leave none; silence at most 4"),
     ],
 )
 def test_numbers_out_of_range(build, sentence):

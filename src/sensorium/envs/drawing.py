@@ -3,8 +3,6 @@
 import numpy as np
 from jaxtyping import UInt8
 
-from sensorium.envs.cartpole_swingup import CartPoleParams, CartPoleState
-
 Picture = UInt8[np.ndarray, "height width 3"]
 
 _SKY, _TRACK, _CART, _POLE, _BOB = (
@@ -14,21 +12,28 @@ _SKY, _TRACK, _CART, _POLE, _BOB = (
 
 
 def draw_cartpole(
-    state: CartPoleState, params: CartPoleParams | None = None, width: int = 600, height: int = 400
+    position: float,
+    angle: float,
+    *,
+    track: float,
+    pole_length: float,
+    width: int = 600,
+    height: int = 400,
 ) -> Picture:
-    """The cart on its track and the pole, smooth at the edges.
+    """Draw the cart on its track and the pole, smooth at the edges.
 
     Args:
-        state: Where they are.
-        params: For the lengths; the published ones by default.
+        position: Of the cart, in m from the middle, positive to the right.
+        angle: Of the pole, in rad, zero upright, positive counter-clockwise.
+        track: m from the middle to either end.
+        pole_length: m.
         width: Pixels.
         height: Pixels.
 
     Returns:
         An RGB picture of 8 bits.
     """
-    params = params or CartPoleParams()
-    scale = width / (2 * params.track + 0.6)  # pixels a metre
+    scale = width / (2 * track + 0.6)  # pixels a metre
     rows, columns = np.mgrid[0:height, 0:width].astype(np.float32)
     picture = np.broadcast_to(_SKY, (height, width, 3)).copy()
     ground = height * 0.62
@@ -44,18 +49,18 @@ def draw_cartpole(
         return np.hypot(columns - x0 - along * dx, rows - y0 - along * dy) - radius
 
     middle = width / 2
-    end = params.track * scale
+    end = track * scale
     paint(segment(middle - end, ground + 16, middle + end, ground + 16, 1.5), _TRACK)
     for side in (-1, 1):
         paint(
             segment(middle + side * end, ground + 6, middle + side * end, ground + 26, 1.5), _TRACK
         )
-    x = middle + float(state.position) * scale
+    x = middle + position * scale
     paint(segment(x - 20, ground, x + 20, ground, 12.0), _CART)
     # Positive angles lean to the left: the pole turns counter-clockwise from upright
-    length = params.pole_length * scale
-    tip_x = x - length * np.sin(float(state.angle))
-    tip_y = ground - length * np.cos(float(state.angle))
+    length = pole_length * scale
+    tip_x = x - length * np.sin(angle)
+    tip_y = ground - length * np.cos(angle)
     paint(segment(x, ground, tip_x, tip_y, 4.0), _POLE)
     paint(segment(tip_x, tip_y, tip_x, tip_y, 7.0), _BOB)
     return np.rint(picture).astype(np.uint8)

@@ -7,6 +7,7 @@
 | `Duplicate(copies)` | every sensor several times |
 | `NoiseChannels(count, sigma)` | more channels, of noise |
 | `Drop(count)` | sensors are missing |
+| `Silence(count)` | sensors read zero |
 
 | to pictures | what it does |
 |---|---|
@@ -29,6 +30,7 @@ from sensorium.perturbations.backgrounds import each_background as each_backgrou
 from sensorium.perturbations.channels import Drop as Drop
 from sensorium.perturbations.channels import Duplicate as Duplicate
 from sensorium.perturbations.channels import NoiseChannels as NoiseChannels
+from sensorium.perturbations.channels import Silence as Silence
 from sensorium.perturbations.combined import Compose as Compose
 from sensorium.perturbations.combined import OneOf as OneOf
 from sensorium.perturbations.combined import compose as compose

@@ -1,10 +1,10 @@
-"""More sensors or fewer: copies, noise, and sensors that are gone."""
+"""More sensors or fewer: copies, noise, and sensors that are missing or read zero."""
 
 import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations.perturbation import Perturbation, check_scalars
@@ -130,3 +130,43 @@ class Drop(Perturbation):
 
     def __str__(self) -> str:
         return f"{self.count} dropped"
+
+
+@dataclasses.dataclass(frozen=True)
+class Silence(Perturbation):
+    """`count` sensors read zero, others each episode: as `Drop` for agents that need all their inputs."""
+
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise ConfigError(f"Silence needs a count of at least 0, got {self.count}.")
+
+    def arriving(self, senses: Senses) -> int:
+        """All of them; raises ConfigError if all would be silent."""
+        num_sensors = check_scalars(self, senses)
+        if self.count >= num_sensors:
+            raise ConfigError(
+                f"Silencing {self.count} of {num_sensors} sensors would leave none; "
+                f"silence at most {num_sensors - 1}."
+            )
+        return num_sensors
+
+    def init(self, key: Key, senses: Senses) -> Bool[Array, " N"]:
+        """Which sensors read zero."""
+        return jax.random.permutation(key, self.arriving(senses)) < self.count
+
+    def apply(
+        self, key: Key, state: Bool[Array, " N"], observation: Observation
+    ) -> tuple[Array, Bool[Array, " N"]]:
+        """Set them to zero."""
+        del key
+        return jnp.where(state, 0.0, observation), state
+
+    def sources(self, state: Bool[Array, " N"], senses: Senses) -> Int[Array, " N"]:
+        """Each channel carries its own sensor, silent or not."""
+        del state
+        return jnp.arange(check_scalars(self, senses))
+
+    def __str__(self) -> str:
+        return f"{self.count} silent"
