@@ -1,10 +1,9 @@
-"""How smooth the demo is, how soon a click is seen, and what fifty visitors at once are shown.
+"""Frame rate and latency of the demo, in a browser and for fifty clients at once.
 
     python benchmarks/demo.py          # frames drawn need Chromium and playwright; they are left out without
 
-The server is a process of its own; visitors are WebSockets in this one, which say of every frame that they
-have drawn it. Latency is from a message to the first frame that has heard of it. Server, visitors and browser
-share the cores.
+The server is a process of its own; clients are WebSockets in this one, which acknowledge every frame. Latency
+is from a message to the first frame that shows its effect. Server, clients and browser share the cores.
 """
 
 import asyncio
@@ -31,24 +30,24 @@ from sensorium.demo.messages import unpack
 _PORT = 8797
 
 
-class Visitor:
-    """Draws every frame at once, and now and then does something."""
+class Client:
+    """Acknowledges every frame at once, and changes the controls now and then."""
 
     def __init__(self, agent: str, seconds: float, every: float):
         self.agent, self.seconds, self.every = agent, seconds, every
         self.number, self.frames, self.latencies, self.lost = 0, 0, [], False
-        self.wires = False
+        self.sensors = False
 
-    async def stay(self, begin: asyncio.Barrier) -> None:
-        """Until the time is over; counting starts when all are there."""
+    async def run(self, begin: asyncio.Barrier) -> None:
+        """Run until the time is over; counting starts when all are connected."""
         origin = f"http://127.0.0.1:{_PORT}"
-        address = f"ws://127.0.0.1:{_PORT}/play"
+        address = f"ws://127.0.0.1:{_PORT}/session"
         try:
             async with connect(address, origin=origin, proxy=None) as self.socket:
-                await self.say("set", changes={"agent": self.agent})
-                while isinstance(said := await self.socket.recv(), str):
-                    about = json.loads(said).get("about", {})
-                    self.wires = self.wires or "sensors" in about
+                await self.send("set", changes={"agent": self.agent})
+                while isinstance(received := await self.socket.recv(), str):
+                    about = json.loads(received).get("about", {})
+                    self.sensors = self.sensors or "sensors" in about
                 drawing = asyncio.create_task(self.draw())
                 await begin.wait()
                 self.frames = 0
@@ -60,16 +59,16 @@ class Visitor:
             self.lost = True
 
     async def draw(self) -> None:
-        async for said in self.socket:
-            if isinstance(said, str):
+        async for received in self.socket:
+            if isinstance(received, str):
                 continue
-            header, _ = unpack(said)
+            header, _ = unpack(received)
             self.frames += 1
-            if self.waiting and header["heard"] >= self.waiting[0]:
+            if self.waiting and header["handled"] >= self.waiting[0]:
                 self.latencies.append(time.perf_counter() - self.waiting[1])
                 self.waiting = None
             if header["frame"] % 3 == 0:
-                await self.say("seen", frame=header["frame"])
+                await self.send("drawn", frame=header["frame"])
         self.lost = True
 
     waiting: tuple[int, float] | None = None
@@ -82,11 +81,11 @@ class Visitor:
             if self.waiting is None:
                 noise = (noise + 7) % 50
                 self.waiting = (self.number + 1, time.perf_counter())
-                # Where there are pictures instead of wires, patches are hidden
-                more = {"noise" if self.wires else "occlude": noise}
-                await self.say("set", changes={**more, "wiring": int(chance.integers(1000))})
+                # Where there are images instead of sensors, patches are hidden
+                more = {"noise" if self.sensors else "occlude": noise}
+                await self.send("set", changes={**more, "wiring": int(chance.integers(1000))})
 
-    async def say(self, do: str, **more: object) -> None:
+    async def send(self, do: str, **more: object) -> None:
         self.number += 1
         await self.socket.send(json.dumps({"do": do, "id": self.number, **more}))
 
@@ -107,24 +106,24 @@ def _server() -> Iterator[None]:
             process.terminate()
 
 
-async def _together(count: int, agent: str, seconds: float, every: float = 1.0) -> list[Visitor]:
+async def _together(count: int, agent: str, seconds: float, every: float = 1.0) -> list[Client]:
     begin = asyncio.Barrier(count)
-    visitors = [Visitor(agent, seconds, every) for _ in range(count)]
-    await asyncio.gather(*(visitor.stay(begin) for visitor in visitors))
-    return visitors
+    clients = [Client(agent, seconds, every) for _ in range(count)]
+    await asyncio.gather(*(client.run(begin) for client in clients))
+    return clients
 
 
-def _of_visitors(count: int, agent: str, seconds: float) -> dict:
-    visitors = asyncio.run(_together(count, agent, seconds))
-    rates = [visitor.frames / seconds for visitor in visitors]
-    waits = [1000 * wait for visitor in visitors for wait in visitor.latencies]
+def _of_clients(count: int, agent: str, seconds: float) -> dict:
+    clients = asyncio.run(_together(count, agent, seconds))
+    rates = [client.frames / seconds for client in clients]
+    waits = [1000 * wait for client in clients for wait in client.latencies]
     return {
-        "visitors": count,
+        "clients": count,
         "agent": agent,
         "frames_per_second": [min(rates), statistics.median(rates), max(rates)],
         "latency_ms": [statistics.median(waits), float(np.quantile(waits, 0.95)), max(waits)],
         "clicks": len(waits),
-        "lost": sum(visitor.lost for visitor in visitors),
+        "lost": sum(client.lost for client in clients),
     }
 
 
@@ -168,11 +167,11 @@ def _in_browser(agent: str, seconds: float) -> dict | None:
     }
 
 
-def main(visitors: int = 50, seconds: float = 10.0, json_file: Path | None = None) -> None:
+def main(clients: int = 50, seconds: float = 10.0, json_file: Path | None = None) -> None:
     """Measure.
 
     Args:
-        visitors: How many come at once in the last part.
+        clients: How many connect at once in the last part.
         seconds: Of each part.
         json_file: Write what was measured to this file.
     """
@@ -180,29 +179,33 @@ def main(visitors: int = 50, seconds: float = 10.0, json_file: Path | None = Non
     load = os.getloadavg()[0]
     with _server():
         browser = [_in_browser(agent, seconds) for agent in (pole, driver, ant)]
-        few = [_of_visitors(4, agent, seconds) for agent in (pole, driver, ant)]
-        many = _of_visitors(visitors, pole, seconds)
+        few = [_of_clients(4, agent, seconds) for agent in (pole, driver, ant)]
+        many = _of_clients(clients, pole, seconds)
     result = {
         "machine": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),
         "load_before": load,
         "browser": [each for each in browser if each],
-        "visitors": [*few, many],
+        "clients": [*few, many],
     }
     table = Table(title="The demo")
-    for column in ("who", "agent", "frames/s (least, median, most)", "click to frame, ms", "lost"):
+    for column in (
+        "client",
+        "agent",
+        "frames/s (least, median, most)",
+        "click to frame, ms",
+        "lost",
+    ):
         table.add_column(column)
     for each in result["browser"]:
         middle, most = each["latency_ms"]
         speed = f"{each['frames_per_second']:.0f}"
         table.add_row("Chromium", each["agent"], speed, f"{middle:.0f}, at most {most:.0f}", "")
-    for each in result["visitors"]:
+    for each in result["clients"]:
         middle, high, most = each["latency_ms"]
         speeds = ", ".join(f"{speed:.0f}" for speed in each["frames_per_second"])
         waits = f"{middle:.0f}, 95% {high:.0f}, at most {most:.0f}"
-        table.add_row(
-            f"{each['visitors']} at once", each["agent"], speeds, waits, str(each["lost"])
-        )
+        table.add_row(f"{each['clients']} at once", each["agent"], speeds, waits, str(each["lost"]))
     Console().print(table)
     if json_file is not None:
         json_file.write_text(json.dumps(result, indent=2) + "\n")

@@ -60,6 +60,7 @@ def _handing(world, policy, population, rollouts):
     import numpy as np
 
     from sensorium.rollout.cluster import Portion, episodes_of_a_task
+    from sensorium.rollout.select import task_engine
 
     parameters, static = eqx.partition(policy, eqx.is_array)
     parameters = jax.tree.map(
@@ -70,7 +71,7 @@ def _handing(world, policy, population, rollouts):
 
     def cut(top):
         share = jax.tree.map(lambda leaf: leaf[top : top + height], parameters)
-        return pickle.dumps(Portion(world, static, share, keys, False))
+        return pickle.dumps(Portion(world, task_engine, static, share, keys, False))
 
     seconds = _seconds(lambda: [cut(top) for top in range(0, population, height)], 1)
     return seconds, -(-population // height), len(cut(0)) * -(-population // height)
@@ -81,18 +82,16 @@ def _living(world, policy, rollouts, episodes):
     import jax
     import jax.numpy as jnp
 
-    from sensorium.bridges.from_gymnasium import HostWorld
-    from sensorium.rollout import HostEngine, open_engine
-    from sensorium.rollout.cluster import LANES
+    from sensorium.rollout.select import task_engine
 
     policies = jax.tree.map(
         lambda leaf: jnp.repeat(leaf[None], episodes // rollouts, axis=0), policy
     )
     keys = jax.random.split(jax.random.key(0), rollouts)
-    host = isinstance(world, HostWorld)
-    with HostEngine(world, workers=0, lanes=LANES) if host else open_engine(world) as engine:
+    with task_engine(world) as engine:
         engine.returns(policies, keys)  # compiles
-        return _seconds(lambda: engine.returns(policies, keys), 1 if host else 3) / episodes
+        rounds = 1 if world.on_host else 3
+        return _seconds(lambda: engine.returns(policies, keys), rounds) / episodes
 
 
 def main(json_file: Path = Path("generation.json")) -> None:

@@ -194,7 +194,7 @@ def evaluate(
         workers: Processes that simulate a world on the host.
         json: Write figures as JSON to this file; - for standard output.
     """
-    from sensorium.evaluation import report, usual_episodes
+    from sensorium.evaluation import report
     from sensorium.perturbations import perturb
     from sensorium.reproduce.published import an_table_2
     from sensorium.rollout import EngineConfig, make_world, use_all_cores
@@ -217,7 +217,7 @@ def evaluate(
     )
     perturbations = report.SUITE if suite else (perturbation,)
     paper = an_table_2(loaded.name) if world == loaded.recipe.env else None
-    episodes = usual_episodes(world) if episodes is None else episodes
+    episodes = make_world(world).scored_episodes if episodes is None else episodes
     where = EngineConfig(engine, address, workers)
     report.score(
         loaded.policy, loaded.name, world, perturbations, episodes, seed, json, paper, where

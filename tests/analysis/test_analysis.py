@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from sensorium import recipes
+from sensorium import recipes, registry
 from sensorium.analysis import figures, show
-from sensorium.analysis.traces import collect_codes, trace_episode, trace_on_host
+from sensorium.analysis.traces import collect_codes, picture, trace_episode
 from sensorium.analysis.video import write_video
 from sensorium.envs import CartPoleSwingUpHarder, Perturbed
 from sensorium.errors import ConfigError
@@ -105,7 +105,7 @@ def walker():
 
 def test_a_trace_on_the_host_is_the_episode_that_is_scored(walker, key):
     plain, perturbation = make_world(WALK), compose(NoiseChannels(2), Reshuffle(3))
-    trace = trace_on_host(walker, plain, perturbation, key, 20)
+    trace = trace_episode(walker, plain, perturbation, key, 20)
     with HostEngine(make_world(WALK, perturbation), workers=0) as engine:
         scored = engine.run_episodes(walker, key[None])
     assert len(trace.reward) == scored.length[0]
@@ -124,10 +124,10 @@ def test_the_ant_is_shown_with_the_names_of_its_sensors(tmp_path, key):
     world = make_world("gym:AntBulletEnv-v0")
     assert len(set(world.sensor_names)) == 28
     agent = AttentionNeuronConfig(num_queries=4, message_size=4).build(28, 8, key)
-    trace = trace_on_host(agent, world, Shuffle(), key, 6)
+    trace = trace_episode(agent, world, Shuffle(), key, 6)
     assert trace.states.shape == (6, 240, 320, 3)
     assert not np.array_equal(trace.states[0], trace.states[5])  # it moves
-    assert write_video(tmp_path / "ant.mp4", trace, world.sensor_names, "ant", 60) == 3
+    assert write_video(tmp_path / "ant.mp4", trace, world, "ant") == 3
     figures.episode(tmp_path / "ant.png", trace, world.sensor_names)
     assert (tmp_path / "ant.png").stat().st_size > 20_000
 
@@ -149,6 +149,28 @@ def test_a_caption_names_what_happened(asked, happened, capsys):
     assert capsys.readouterr().out.startswith(f"cartpole-pi, {happened}: return")
 
 
-def test_a_world_that_cannot_draw_itself(walker, key):
-    with pytest.raises(ConfigError, match="Mute-v0 cannot draw itself"):
-        trace_on_host(walker, make_world("gym:tests.host_worlds:Mute-v0"), Identity(), key, 5)
+def test_a_world_that_does_not_draw_itself_has_a_figure_and_no_video(walker, key, tmp_path):
+    world = make_world("gym:tests.host_worlds:Mute-v0")
+    trace = trace_episode(walker, world, Identity(), key, 5)
+    figures.episode(tmp_path / "mute.png", trace, world.sensor_names)
+    with pytest.raises(ConfigError, match="does not draw itself"):
+        write_video(tmp_path / "mute.mp4", trace, world, "mute")
+    assert [path.name for path in tmp_path.iterdir()] == ["mute.png"]
+
+
+class Drawn(CartPoleSwingUpHarder):
+    """A world that somebody else has added: it draws itself its own way."""
+
+    id = "Drawn"
+    steps_per_second = 10
+
+    def draw(self, state):
+        return np.full((32, 48, 3), int(state.time), np.uint8)
+
+
+def test_a_world_of_ones_own_is_shown(policy, key, tmp_path, monkeypatch):
+    monkeypatch.setitem(registry._parts, "Drawn", Drawn)
+    world = make_world("Drawn")
+    trace = trace_episode(policy, world, Identity(), key, 8)
+    assert picture(world, trace, 3).max() == picture(world, trace, 3).min() == 3
+    assert write_video(tmp_path / "own.mp4", trace, world, "own") == 4

@@ -14,16 +14,16 @@ AGENTS = ("cartpole-pi-reshuffle-100", "cartpole-fnn", "cartpole-nla", "cartpole
 
 
 @pytest.fixture(scope="session")
-def offer():
+def catalog():
     """Agents to choose from; each is loaded once."""
     from sensorium import zoo
-    from sensorium.demo.company import Offer
+    from sensorium.demo.actors import AgentCatalog
 
-    return Offer({name: name for name in zoo.names()})
+    return AgentCatalog({name: name for name in zoo.names()})
 
 
 @pytest.fixture
-def sit(offer):
+def start(catalog):
     """Begin sessions, and close them at the end."""
     from sensorium.demo.messages import Controls
     from sensorium.demo.session import Session
@@ -31,7 +31,7 @@ def sit(offer):
     sessions = []
 
     def begin(agent=AGENTS[0], **controls):
-        sessions.append(Session(offer, Controls(agent=agent, **controls)))
+        sessions.append(Session(catalog, Controls(agent=agent, **controls)))
         return sessions[-1]
 
     yield begin
@@ -41,7 +41,7 @@ def sit(offer):
 
 @pytest.fixture(scope="session")
 def serve():
-    """Serve the demo in a thread: `with serve(silence=1.0) as (demo, port)`; on a free port by default."""
+    """Serve the demo in a thread: `with serve(idle_timeout=1.0) as (demo, port)`; on any port."""
     pytest.importorskip("starlette", reason="the demo's extra is not installed")
     uvicorn = pytest.importorskip("uvicorn", reason="the demo's extra is not installed")
     from sensorium.demo import server
@@ -49,15 +49,15 @@ def serve():
     @contextlib.contextmanager
     def start(agent=AGENTS[0], **settings):
         config = server.ServerConfig(**{"port": 0, **settings})
-        door = server.listen(config)
+        listener = server.listen(config)
         demo = server.Demo(agent, config)
         running = uvicorn.Server(server.uvicorn_config(demo))
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [door]}, daemon=True)
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         while not running.started:
             time.sleep(0.01)
         try:
-            yield demo, door.getsockname()[1]
+            yield demo, listener.getsockname()[1]
         finally:
             running.should_exit = True
             thread.join(20)
@@ -66,20 +66,20 @@ def serve():
     return start
 
 
-class Line:
-    """A visitor without a browser."""
+class Client:
+    """A user without a browser."""
 
     def __init__(self, port, **changes):
-        from websockets.sync.client import connect
+        from websockets.sync.client import connect as open_socket
 
         origin = f"http://127.0.0.1:{port}"
         self._open = contextlib.ExitStack()
         self.socket = self._open.enter_context(
-            connect(f"ws://127.0.0.1:{port}/play", origin=origin, proxy=None)
+            open_socket(f"ws://127.0.0.1:{port}/session", origin=origin, proxy=None)
         )
         self.number = 0
-        self.news = {}
-        self.say("set", changes=changes)
+        self.received = {}
+        self.send("set", changes=changes)
 
     def __enter__(self):
         return self
@@ -87,34 +87,34 @@ class Line:
     def __exit__(self, *exception):
         self._open.close()
 
-    def say(self, do, **more):
+    def send(self, do, **more):
         self.number += 1
         self.socket.send(json.dumps({"do": do, "id": self.number, **more}))
 
-    def hear(self, timeout=120):
-        """The next thing that comes: news, or a frame, which is acknowledged."""
+    def receive(self, timeout=120):
+        """The next message, or the next frame, which is acknowledged."""
         from sensorium.demo.messages import unpack
 
-        said = self.socket.recv(timeout)
-        if isinstance(said, str):
-            self.news |= json.loads(said)
-            return json.loads(said)
-        header, arrays = unpack(said)
-        self.say("seen", frame=header["frame"])
+        received = self.socket.recv(timeout)
+        if isinstance(received, str):
+            self.received |= json.loads(received)
+            return json.loads(received)
+        header, arrays = unpack(received)
+        self.send("drawn", frame=header["frame"])
         return header | arrays
 
-    def until(self, wanted):
-        """The first thing to come of which `wanted` is true."""
+    def until(self, condition):
+        """The first message or frame that meets a condition."""
         while True:
-            said = self.hear()
-            if wanted(said):
-                return said
+            received = self.receive()
+            if condition(received):
+                return received
 
 
 @pytest.fixture
-def visit():
-    """Visit a server: `with visit(port, noise=3) as line`."""
-    return Line
+def connect():
+    """Connect to a server: `with connect(port, noise=3) as client`."""
+    return Client
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What visitors may say: everything else is refused with a sentence, whatever it is."""
+"""Messages of the page are read; everything else is refused with a sentence."""
 
 import json
 
@@ -25,7 +25,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
     max_leaves=8,
 )  # fmt: skip
-VERBS = st.sampled_from(["set", "shuffle", "reset", "push", "step", "seen", "here", "open", ""])
+VERBS = st.sampled_from(["set", "shuffle", "reset", "push", "step", "drawn", "ping", "open", ""])
 FIELDS = st.sampled_from([*Controls.__dataclass_fields__, "path", "__class__"])
 
 

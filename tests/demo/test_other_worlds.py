@@ -1,30 +1,35 @@
-"""Worlds that the demo knows nothing of: they are shown as they draw themselves, or their senses alone."""
+"""Worlds that the demo knows nothing of: shown as they draw themselves, or by their sensors alone."""
 
 import dataclasses
 import logging
+import math
+from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sensorium import envs, recipes
-from sensorium.demo.company import Offer
+from sensorium import envs, recipes, registry
+from sensorium.demo.actors import AgentCatalog
 from sensorium.demo.messages import Controls, Message, unpack
 from sensorium.demo.session import Session
+from sensorium.evaluation import evaluate
 from sensorium.policies import ConvolutionalConfig
+from sensorium.rollout import make_world
 from sensorium.zoo import Agent
 
 
 @pytest.fixture
-def settle_in(tmp_path):
-    """Begin sessions of agents that nobody has trained, in any world; and close them."""
+def start_in(tmp_path):
+    """Begin sessions of untrained agents in any world, and close them at the end."""
     sessions = []
 
     def begin(env, recipe="cartpole-pi", **changes):
         recipe = dataclasses.replace(recipes.find(recipe), env=env, **changes)
         Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(tmp_path / "mine.safetensors")
-        offer = Offer({"mine": str(tmp_path / "mine.safetensors")})
-        sessions.append(Session(offer, Controls(agent="mine")))
+        catalog = AgentCatalog({"mine": str(tmp_path / "mine.safetensors")})
+        sessions.append(Session(catalog, Controls(agent="mine")))
         return sessions[-1]
 
     yield begin
@@ -37,10 +42,10 @@ def look(session):
     return header | arrays
 
 
-def test_a_gymnasium_environment_is_shown_as_it_draws_itself(settle_in):
-    session = settle_in("gym:tests.host_worlds:Walk-v0")
+def test_a_gymnasium_environment_is_shown_as_it_draws_itself(start_in):
+    session = start_in("gym:tests.host_worlds:Walk-v0")
     about = session.about()
-    assert about["kind"] == "drawn"
+    assert about["drawing"] == "rendered"
     assert about["rate"] == 30  # frames a second, as it says itself
     assert about["sensors"] == ["sensor 0", "sensor 1"]
     for time in range(4):
@@ -48,16 +53,16 @@ def test_a_gymnasium_environment_is_shown_as_it_draws_itself(settle_in):
         assert seen["view"].shape == (8, 8, 3)
         assert (seen["view"] == time).all()
         session.advance(1)
-    session.act(Message("set", 1, {"wiring": 3, "noise": 5, "copies": 2}))
+    session.handle(Message("set", 1, {"wiring": 3, "noise": 5, "copies": 2}))
     session.advance(1)
-    assert look(session)["wire"].shape == (9,)
+    assert look(session)["channel"].shape == (9,)
 
 
 @pytest.mark.parametrize("name", ["Mute", "Undrawable"])
-def test_of_one_that_cannot_draw_itself_the_senses_are_shown(settle_in, name, caplog):
+def test_of_one_that_cannot_draw_itself_the_sensors_are_shown(start_in, name, caplog):
     with caplog.at_level(logging.WARNING, "sensorium.demo"):
-        session = settle_in(f"gym:tests.host_worlds:{name}-v0")
-    assert session.about()["kind"] == "nothing"
+        session = start_in(f"gym:tests.host_worlds:{name}-v0")
+    assert session.about()["drawing"] == "none"
     session.advance(2)
     seen = look(session)
     assert "view" not in seen
@@ -65,43 +70,82 @@ def test_of_one_that_cannot_draw_itself_the_senses_are_shown(settle_in, name, ca
     assert ("no graphics library" in caplog.text) == (name == "Undrawable")
 
 
-def test_large_pictures_are_sent_smaller(settle_in):
+def test_large_pictures_are_sent_smaller(start_in):
     pytest.importorskip("pygame", reason="Gymnasium draws its worlds with pygame")
-    session = settle_in("gym:Pendulum-v1")
+    session = start_in("gym:Pendulum-v1")
     session.advance(5)
     view = look(session)["view"]
     assert view.shape == (320, 320, 3)
     assert view.std() > 20
-    other = settle_in("gym:MountainCarContinuous-v0")
+    other = start_in("gym:MountainCarContinuous-v0")
     assert look(other)["view"].shape == (213, 320, 3)
 
 
 class Own(envs.CartPoleSwingUpHarder):
-    """A world that somebody has added: it draws itself."""
+    """A world that somebody has added: it draws itself, and says a few facts."""
 
     id = "Own"
+    drawing = ""
+    failure = "hit the wall"
+    steps_per_second = 25
+    solved_return = math.inf
+    sensor_names = ("a", "b", "c", "d", "e")
+    can_be_pushed = False
 
 
-class Unseen(Own):
-    """One that does not."""
+class Unseen(envs.Environment):
+    """One that says no more than it must."""
 
     id = "Unseen"
-    draw = envs.Environment.draw
+    num_sensors = 2
+    num_actions = 1
+    max_steps = 4
+    default_params = None
+
+    class State(NamedTuple):
+        time: jax.Array
+
+    def reset_env(self, key, params):
+        state = self.State(jnp.zeros((), jnp.int32))
+        return self.observe(state), state
+
+    def step_env(self, key, state, action, params):
+        state = self.State(state.time + 1)
+        return self.observe(state), state, action[0], state.time > 2, {}
+
+    def observe(self, state):
+        return jnp.stack([state.time.astype(jnp.float32), jnp.ones(())])
 
 
-def test_a_world_of_ones_own_is_shown_as_it_draws_itself(settle_in, monkeypatch):
+def test_a_world_of_ones_own_is_shown_by_what_it_says(start_in, monkeypatch):
     for world in (Own, Unseen):
-        monkeypatch.setitem(envs.WORLDS, world.id, world)
-    session = settle_in("Own")
+        monkeypatch.setitem(registry._parts, world.id, world)
+    session = start_in("Own")
     before = look(session)["view"]
     session.advance(20)
     after = look(session)["view"]
-    assert session.about()["kind"] == "drawn"
+    about = session.about()
+    assert about["drawing"] == "rendered"
+    assert (about["rate"], about["failure"], about["solved"]) == (25, "hit the wall", None)
+    assert (about["sensors"], about["can_be_pushed"]) == (["a", "b", "c", "d", "e"], False)
     assert before.shape == (213, 320, 3)
     assert np.abs(after.astype(int) - before).max() > 100
-    session = settle_in("Unseen")
-    assert session.about()["kind"] == "nothing"
-    assert "view" not in look(session)
+
+
+def test_a_world_that_says_no_more_than_it_must_is_shown_and_scored(start_in, monkeypatch):
+    monkeypatch.setitem(registry._parts, Unseen.id, Unseen)
+    session = start_in("Unseen")
+    about = session.about()
+    assert (about["drawing"], about["sensors"]) == ("none", ["sensor 0", "sensor 1"])
+    session.handle(Message("push", 1, 1.0))
+    session.handle(Message("set", 1, {"noise": 2, "wiring": 3}))
+    session.advance(9)
+    seen = look(session)
+    assert "view" not in seen
+    assert seen["agent"] == {"total": seen["agent"]["total"], "time": 3, "ended": "failed"}
+    agent = session._actors.agent
+    assert evaluate(agent.policy, "Unseen", episodes=4).summary.solved == 0
+    assert make_world("Unseen").scored_episodes == 1000
 
 
 @pytest.fixture
@@ -112,32 +156,34 @@ def cars():
     return "gym:CarRacing-v3"
 
 
-def test_gymnasiums_own_cars_are_seen_by_our_agents(cars, offer, tmp_path):
+def test_our_agents_drive_gymnasiums_own_car_racing(cars, catalog, tmp_path):
     """The agent of our CarRacing, in pictures that another simulator has drawn."""
-    agent = offer.company("carracing-attention-agent").agent
+    agent = catalog.actors("carracing-attention-agent").agent
     recipe = dataclasses.replace(agent.recipe, env=cars)
     Agent(agent.policy, recipe, {}).save(tmp_path / "mine.safetensors")
-    session = Session(Offer({"mine": str(tmp_path / "mine.safetensors")}), Controls(agent="mine"))
-    assert session.about()["kind"] == "picture"
-    session.act(Message("set", 1, {"background": "waves", "modify": "bars", "hidden": (3,)}))
+    session = Session(
+        AgentCatalog({"mine": str(tmp_path / "mine.safetensors")}), Controls(agent="mine")
+    )
+    assert session.about()["drawing"] == "image"
+    session.handle(Message("set", 1, {"background": "waves", "modify": "bars", "hidden": (3,)}))
     session.advance(80)
     seen = look(session)
-    assert seen["picture"].dtype == seen["arrived"].dtype == np.uint8
+    assert seen["image"].dtype == seen["arrived"].dtype == np.uint8
     assert not seen["arrived"][10:80, :6].any()  # a bar
-    assert seen["looked"].shape == (len(session.about()["corners"]),)
-    assert seen["lead"]["total"] > 0
-    # Its rival drives an environment of its own
-    assert session.about()["rival"] == "carracing-cnn"
-    assert seen["rival"]["total"] != seen["lead"]["total"]
+    assert seen["importance"].shape == (len(session.about()["corners"]),)
+    assert seen["agent"]["total"] > 0
+    # The baseline has an environment of its own
+    assert session.about()["baseline"] == "carracing-cnn"
+    assert seen["baseline"]["total"] != seen["agent"]["total"]
     session.close()
 
 
-def test_an_agent_that_looks_at_no_patches_is_shown_too(cars, settle_in):
+def test_an_agent_without_patches_is_shown_too(cars, start_in):
     small = ConvolutionalConfig(channels=(2,), windows=(8,), strides=(8,), hidden_sizes=())
-    session = settle_in(cars, "carracing-netrand", policy=small)
-    assert session.about()["looks"] == "everywhere"
-    session.act(Message("shuffle", 1))
+    session = start_in(cars, "carracing-netrand", policy=small)
+    assert session.about()["attends"] == "to all pixels"
+    session.handle(Message("shuffle", 1))
     session.advance(2)
     seen = look(session)
-    assert "looked" not in seen
-    assert not np.array_equal(seen["picture"], seen["arrived"])
+    assert "importance" not in seen
+    assert not np.array_equal(seen["image"], seen["arrived"])

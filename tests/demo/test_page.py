@@ -6,32 +6,34 @@ import pytest
 from tests.demo.browser import keep, until
 
 
-def places(page):
+def sources(page):
     return page.evaluate("() => [...sensorium.frame.source]")
 
 
 def test_shuffle_and_back(browse):
     page = browse()
-    assert places(page) == [0, 1, 2, 3, 4]
+    assert sources(page) == [0, 1, 2, 3, 4]
     assert page.locator("#order").is_disabled()
     page.click("#shuffle")
-    until(page, "s.wiring > 0 && f.heard > 1")
-    assert sorted(places(page)) == [0, 1, 2, 3, 4] != places(page)
+    until(page, "s.wiring > 0 && f.handled > 1")
+    assert sorted(sources(page)) == [0, 1, 2, 3, 4] != sources(page)
     assert "Shuffled" in page.inner_text("#status")
     page.click("#order")
     until(page, "f.source.every((each, place) => each === place)")
 
 
-def test_the_score_survives_a_shuffle_and_that_of_the_rival_does_not(browse):
+def test_the_return_of_the_agent_grows_after_a_shuffle_and_the_baselines_does_not(browse):
     page = browse("#seed=1")
-    for time in range(250, 800, 100):  # a feed-forward agent can live with some orders for a while
-        until(page, f"f.lead.time > {time}")
+    for time in range(250, 800, 100):  # a feed-forward agent may cope with some orders for a while
+        until(page, f"f.agent.time > {time}")
         page.click("#shuffle")
-    until(page, "f.lead.time > 900 || f.lead.ended")
-    frame = page.evaluate("() => ({lead: sensorium.frame.lead, rival: sensorium.frame.rival})")
-    assert frame["lead"]["total"] > 650
-    assert frame["rival"]["total"] < 0.75 * frame["lead"]["total"]
-    shown = page.inner_text("#lead-score"), page.inner_text("#rival-score")
+    until(page, "f.agent.time > 900 || f.agent.ended")
+    frame = page.evaluate(
+        "() => ({agent: sensorium.frame.agent, baseline: sensorium.frame.baseline})"
+    )
+    assert frame["agent"]["total"] > 650
+    assert frame["baseline"]["total"] < 0.75 * frame["agent"]["total"]
+    shown = page.inner_text("#agent-score"), page.inner_text("#baseline-score")
     assert int(shown[0]) > int(shown[1])
 
 
@@ -43,10 +45,10 @@ def test_noise_copies_and_reshuffling(browse):
     assert page.locator("#sensors .noise").count() == 1
     page.select_option("#copies", "3")
     until(page, "f.source.length === 25")
-    assert places(page).count(4) == 3
+    assert sources(page).count(4) == 3
     page.locator("#every").fill("7")
     page.locator("#every").press("Enter")
-    until(page, "s.every === 7 && f.turn >= 2")
+    until(page, "s.every === 7 && f.reshuffles >= 2")
     assert "every=7" in page.evaluate("() => location.hash")
     page.locator("#every").fill("100000")
     page.locator("#every").press("Enter")
@@ -55,12 +57,12 @@ def test_noise_copies_and_reshuffling(browse):
     page.locator("#every").fill("")
     page.locator("#every").press("Tab")
     until(page, "s.every === 0")
-    page.click("#mend")
-    until(page, "f.source.length === 5 && f.turn === 0 && s.every === 0")
+    page.click("#undo")
+    until(page, "f.source.length === 5 && f.reshuffles === 0 && s.every === 0")
     assert page.input_value("#noise") == "0"
 
 
-def test_sensors_are_cut_and_mended_by_clicking(browse):
+def test_sensors_are_silenced_by_clicking(browse):
     page = browse()
     sensor = page.get_by_role("button", name="cos angle", exact=True)
     sensor.click()
@@ -71,32 +73,32 @@ def test_sensors_are_cut_and_mended_by_clicking(browse):
     assert sensor.get_attribute("aria-pressed") == "false"
 
 
-def test_places_are_cut_one_by_one(browse):
-    """Channels of noise and single copies, by mouse and by keyboard, and two before the answer comes."""
+def test_inputs_are_silenced_one_by_one(browse):
+    """Noise channels and single copies, by mouse and by keyboard, and two before the answer comes."""
     page = browse("#wiring=3&noise=2&copies=2")
-    until(page, "f.wire.length === 12")
-    assert page.locator("#places button").count() == 12
-    wires = page.evaluate("() => [...sensorium.frame.wire]")
-    noise, copy = wires.index(16), wires.index(6)
+    until(page, "f.channel.length === 12")
+    assert page.locator("#inputs button").count() == 12
+    channels = page.evaluate("() => [...sensorium.frame.channel]")
+    noise, copy = channels.index(16), channels.index(6)
     page.evaluate(
-        "(both) => both.forEach((n) => document.querySelectorAll('#places button')[n].click())",
+        "(both) => both.forEach((n) => document.querySelectorAll('#inputs button')[n].click())",
         [noise, copy],
     )
     until(page, f"String(s.cut) === '6,16' && f.level[{noise}] === 0 && f.level[{copy}] === 0")
     assert "cut=6.16" in page.evaluate("() => location.hash")
     assert page.get_by_role("button", name="noise 2").get_attribute("aria-pressed") == "true"
-    # Of the sensor, and of noise, one wire of two is gone
+    # Of the sensor, and of noise, one channel of two is silent
     for name in ("velocity", "noise"):
         button = page.locator("#sensors").get_by_role("button", name=name, exact=True)
         assert button.get_attribute("aria-pressed") == "mixed"
-    page.get_by_role("button", name=f"Place {noise + 1}:").focus()
+    page.get_by_role("button", name=f"Input {noise + 1}:").focus()
     page.keyboard.press("Enter")
     until(page, "String(s.cut) === '6'")
     page.keyboard.press("Home")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    until(page, f"s.cut.includes({wires[1]})")
-    keep(page, "places")
+    until(page, f"s.cut.includes({channels[1]})")
+    keep(page, "inputs")
 
 
 def test_pause_step_push_speed_and_reset(browse):
@@ -104,23 +106,23 @@ def test_pause_step_push_speed_and_reset(browse):
     page.click("#pause")
     until(page, "s.paused")
     page.wait_for_timeout(300)
-    time = page.evaluate("() => sensorium.frame.lead.time")
+    time = page.evaluate("() => sensorium.frame.agent.time")
     page.click("#step")
-    until(page, f"f.lead.time === {time + 1}")
-    assert page.inner_text("#pause") == "Go on"
-    body = page.evaluate("() => sensorium.frame.body[0]")
+    until(page, f"f.agent.time === {time + 1}")
+    assert page.inner_text("#pause") == "Resume"
+    pose = page.evaluate("() => sensorium.frame.pose[0]")
     page.click("#push-right")
     for _ in range(3):
         page.click("#step")
-    until(page, f"f.lead.time === {time + 4}")
-    pushed = page.evaluate("() => sensorium.frame.body[0]")
+    until(page, f"f.agent.time === {time + 4}")
+    pushed = page.evaluate("() => sensorium.frame.pose[0]")
     page.locator("#seed").fill("6")
     page.click("#reset")
-    until(page, "f.seed === 6 && f.lead.time === 0")
-    assert pushed != body
+    until(page, "f.seed === 6 && f.agent.time === 0")
+    assert pushed != pose
     page.select_option("#speed", "0.1")
     page.click("#pause")
-    until(page, "s.speed === 0.1 && !s.paused && f.lead.time > 0")
+    until(page, "s.speed === 0.1 && !s.paused && f.agent.time > 0")
 
 
 def test_keys(browse):
@@ -131,19 +133,19 @@ def test_keys(browse):
     until(page, "s.paused")
     page.keyboard.press("o")
     until(page, "s.wiring === 0")
-    before = page.evaluate("() => sensorium.frame.lead.time")
+    before = page.evaluate("() => sensorium.frame.agent.time")
     page.keyboard.press(".")
-    until(page, f"f.lead.time > {before}")
+    until(page, f"f.agent.time > {before}")
     page.keyboard.press("r")
-    until(page, "f.lead.time === 0")
+    until(page, "f.agent.time === 0")
 
 
 def test_presets_are_the_demos_of_the_paper(browse):
     page = browse()
-    page.get_by_role("button", name="15 inputs").click()
+    page.get_by_role("button", name="15 sensors").click()
     until(page, "f.source.length === 15 && s.wiring === 7")
-    assert places(page).count(-1) == 10
-    page.get_by_role("button", name="5 inputs").first.click()
+    assert sources(page).count(-1) == 10
+    page.get_by_role("button", name="5 sensors").first.click()
     until(page, "f.source.length === 5 && s.wiring === 7")
 
 
@@ -171,14 +173,14 @@ def test_another_agent_by_its_name(browse):
     page = browse()
     page.select_option("#agent", "cartpole-fnn")
     until(page, "s.agent === 'cartpole-fnn'")
-    assert page.locator("#rival-figure").is_hidden()
+    assert page.locator("#baseline-figure").is_hidden()
     assert page.locator("#noise").is_hidden()
-    assert "by their places" in page.inner_text("#no-rival")
+    assert "in their natural order" in page.inner_text("#no-baseline")
 
 
-def test_what_is_refused_is_said(browse):
+def test_errors_are_shown(browse):
     page = browse("#agent=cartpole-pie")
-    page.wait_for_function("() => document.getElementById('lead-name').textContent.length")
+    page.wait_for_function("() => document.getElementById('agent-name').textContent.length")
     assert page.input_value("#agent") == "cartpole-pi-reshuffle-100"
 
 
@@ -187,9 +189,9 @@ def test_the_ant(browse):
         "pybullet", reason="the ant needs PyBullet, which has wheels for Python 3.11"
     )
     page = browse("#agent=ant-pi-large&wiring=7")
-    until(page, "f.lead.time > 60")
+    until(page, "f.agent.time > 60")
     assert page.locator("#sensors button").count() == 28
-    assert page.evaluate("() => sensorium.frame.body.length") == 39
+    assert page.evaluate("() => sensorium.frame.pose.length") == 39
     keep(page, "ant")
 
 
@@ -211,7 +213,7 @@ def test_everything_can_be_reached_by_keyboard_and_has_a_name(browse):
         )
         page.keyboard.press("Tab")
     assert {"agent", "shuffle", "pause", "every", "noise", "seed", "position"} <= reached
-    assert len([name for name in reached if name.startswith("Place ")]) == 1  # then by arrow keys
+    assert len([name for name in reached if name.startswith("Input ")]) == 1  # then by arrow keys
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -220,7 +222,7 @@ def test_it_fits_and_can_be_read(browse, scheme, width, height):
     page = browse(
         "#wiring=7&noise=10", viewport={"width": width, "height": height}, color_scheme=scheme
     )
-    until(page, "f.lead.time > 300 && f.source.length === 15")
+    until(page, "f.agent.time > 300 && f.source.length === 15")
     assert page.evaluate("() => document.documentElement.scrollWidth") <= width
     for name, least in (("ink", 7), ("soft", 4.5)):
         assert contrast(page, name, "paper") >= least
@@ -230,13 +232,13 @@ def test_it_fits_and_can_be_read(browse, scheme, width, height):
 
 
 @pytest.mark.parametrize(("touch", "least"), [(True, 15), (False, 6)])
-def test_places_keep_a_size_that_can_be_hit(browse, touch, least):
+def test_inputs_are_large_enough_to_be_hit(browse, touch, least):
     size = {"width": 390, "height": 844} if touch else {"width": 1280, "height": 900}
     page = browse("#noise=50&copies=3", viewport=size, has_touch=touch, is_mobile=touch)
     until(page, "f.source.length === 65")
-    page.locator("#places button").nth(64).wait_for()
+    page.locator("#inputs button").nth(64).wait_for()
     heights = page.evaluate(
-        "() => [...document.querySelectorAll('#places button')].map((each) => each.offsetHeight)"
+        "() => [...document.querySelectorAll('#inputs button')].map((each) => each.offsetHeight)"
     )
     assert len(heights) == 65
     assert min(heights) >= least

@@ -1,4 +1,4 @@
-"""The server: who is let in, what is served, what is refused, who is sent away."""
+"""The server: which requests are served, which are refused, and which connections are closed."""
 
 import contextlib
 import http.client
@@ -12,33 +12,28 @@ import time
 import pytest
 
 websockets = pytest.importorskip("websockets", reason="the demo's extra is not installed")
-from websockets.sync.client import connect
+from websockets.sync.client import connect as open_socket
 
 
-def insist(line, *said):
-    """Say something again and again, and nothing else, until the line is closed."""
-    for each in said * 60:
-        line.socket.send(each)
+def insist(client, *messages):
+    """Send messages again and again, and nothing else, until the connection is closed."""
+    for each in messages * 60:
+        client.socket.send(each)
     while True:
-        line.socket.recv(60)
+        client.socket.recv(60)
 
 
 @pytest.fixture(scope="module")
-def house(serve):
-    with serve() as (demo, port):
-        yield demo, port
-
-
-@pytest.fixture
-def port(house):
-    return house[1]
+def port(serve):
+    with serve() as (_, port):
+        yield port
 
 
 def get(port, path, **headers):
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    with contextlib.closing(line):
-        line.request("GET", path, headers=headers)
-        answer = line.getresponse()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
         return answer, answer.read()
 
 
@@ -63,12 +58,12 @@ def test_the_page_and_nothing_else_is_served(port):
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "[::1]evil", "", "192.168.0.7"]
 )
-def test_foreign_names_are_not_served(port, host):
+def test_foreign_hosts_are_refused(port, host):
     """A name that was pointed at this machine (DNS rebinding)."""
     assert get(port, "/", Host=f"{host}:{port}")[0].status == 403
 
 
-def test_our_names_are(port):
+def test_our_hosts_are_served(port):
     for host in ("localhost", "127.0.0.1", "[::1]"):
         assert get(port, "/", Host=f"{host}:{port}")[0].status == 200
 
@@ -77,110 +72,115 @@ def test_our_names_are(port):
     "origin", [None, "http://evil.example", "null", "http://127.0.0.1:1", "file://"]
 )
 def test_frames_are_for_the_page_alone(port, origin):
-    address = f"ws://127.0.0.1:{port}/play"
+    address = f"ws://127.0.0.1:{port}/session"
     with pytest.raises(websockets.exceptions.InvalidStatus, match="403"):  # noqa: SIM117
-        with connect(address, origin=origin, proxy=None):
+        with open_socket(address, origin=origin, proxy=None):
             pass
 
 
-def test_a_visitor_sees_what_they_do(port, visit):
-    with visit(port, noise=3, paused=True) as line:
-        first = line.until(lambda said: "frame" in said)
-        assert line.news["about"]["agent"] == "cartpole-pi-reshuffle-100"
-        assert line.news["state"]["noise"] == 3
+def test_frames_show_what_messages_change(port, connect):
+    with connect(port, noise=3, paused=True) as client:
+        first = client.until(lambda got: "frame" in got)
+        assert client.received["about"]["agent"] == "cartpole-pi-reshuffle-100"
+        assert client.received["state"]["noise"] == 3
         assert len(first["source"]) == 8
-        line.say("set", changes={"noise": 1})
-        number = line.number
-        seen = line.until(lambda said: said.get("heard", 0) >= number and "frame" in said)
+        client.send("set", changes={"noise": 1})
+        number = client.number
+        seen = client.until(lambda got: got.get("handled", 0) >= number and "frame" in got)
         assert len(seen["source"]) == 6
-        line.say("step")
-        assert line.until(lambda said: "frame" in said)["lead"]["time"] == 1
+        client.send("step")
+        assert client.until(lambda got: "frame" in got)["agent"]["time"] == 1
 
 
-def test_a_link_that_leads_nowhere_leads_to_the_beginning(port, visit):
-    with visit(port, agent="nobody") as line:
-        line.until(lambda said: "refused" in said)
-        line.until(lambda said: "about" in said)
-        assert line.until(lambda said: "frame" in said)["lead"]["time"] >= 0
+def test_a_link_to_an_unknown_agent_leads_to_the_default(port, connect):
+    with connect(port, agent="nobody") as client:
+        client.until(lambda got: "error" in got)
+        client.until(lambda got: "about" in got)
+        assert client.until(lambda got: "frame" in got)["agent"]["time"] >= 0
 
 
-def test_frames_wait_for_those_that_are_not_drawn_yet(port, visit):
-    with visit(port) as line:
-        line.until(lambda said: "frame" in said)
+def test_few_frames_are_sent_ahead_of_their_acknowledgement(port, connect):
+    with connect(port) as client:
+        client.until(lambda got: "frame" in got)
         count = 0
         with contextlib.suppress(TimeoutError):
             while True:
-                count += isinstance(line.socket.recv(1.5), bytes)
+                count += isinstance(client.socket.recv(1.5), bytes)
         assert count <= 9
-        line.say("seen", frame=1000)  # more than there were
-        line.until(lambda said: "frame" in said)
+        client.send("drawn", frame=1000)  # more than there were
+        client.until(lambda got: "frame" in got)
 
 
-def test_hostile_messages_are_refused_and_logged(port, visit, caplog):
-    with visit(port) as line, caplog.at_level(logging.WARNING, "sensorium.demo"):
-        line.until(lambda said: "frame" in said)
+def test_hostile_messages_are_refused_and_logged(port, connect, caplog):
+    with connect(port) as client, caplog.at_level(logging.WARNING, "sensorium.demo"):
+        client.until(lambda got: "frame" in got)
         for text in (
             '{"do": "set", "changes": {"agent": "../../etc/passwd"}}',
             "\n\x1b[31m",
             "[[[[",
         ):
-            line.socket.send(text)
-            assert line.until(lambda said: "refused" in said)["refused"]
-        line.socket.send(b"no picture")
-        assert "no background" in line.until(lambda said: "refused" in said)["refused"]
-        line.until(lambda said: "frame" in said)
+            client.socket.send(text)
+            assert client.until(lambda got: "error" in got)["error"]
+        client.socket.send(b"no picture")
+        assert "no background" in client.until(lambda got: "error" in got)["error"]
+        client.until(lambda got: "frame" in got)
         with pytest.raises(websockets.exceptions.ConnectionClosed) as closed:
-            insist(line, '{"do": "harm"}')
+            insist(client, '{"do": "harm"}')
         assert closed.value.rcvd.code == 1008
     assert len(caplog.records) > 20
     assert not any("\x1b" in record.getMessage() for record in caplog.records)
 
 
-def test_oversized_messages_end_the_line(port, visit, caplog):
-    with visit(port) as line, caplog.at_level(logging.WARNING, "sensorium.demo"):
-        line.until(lambda said: "frame" in said)
+def test_oversized_messages_close_the_connection(port, connect, caplog):
+    with connect(port) as client, caplog.at_level(logging.WARNING, "sensorium.demo"):
+        client.until(lambda got: "frame" in got)
         with pytest.raises(websockets.exceptions.ConnectionClosed) as closed:
-            insist(line, b"x" * (5 * 2**20))
+            insist(client, b"x" * (5 * 2**20))
         assert closed.value.rcvd is None or closed.value.rcvd.code == 1009
-    with visit(port) as line:  # and nobody else is hurt
-        line.until(lambda said: "frame" in said)
+    with connect(port) as client:  # and others are served
+        client.until(lambda got: "frame" in got)
     assert any("too large" in record.getMessage() for record in caplog.records)
 
 
-def test_who_is_one_too_many_is_told_so(serve, visit):
-    with serve(most_visitors=1) as (_, port), visit(port) as line:
-        line.until(lambda said: "frame" in said)
-        with pytest.raises(websockets.exceptions.ConnectionClosed) as closed, visit(port) as other:
-            other.until(lambda said: "frame" in said)
+def test_too_many_connections_are_refused(serve, connect):
+    with serve(max_connections=1) as (_, port), connect(port) as client:
+        client.until(lambda got: "frame" in got)
+        with (
+            pytest.raises(websockets.exceptions.ConnectionClosed) as closed,
+            connect(port) as other,
+        ):
+            other.until(lambda got: "frame" in got)
         assert closed.value.rcvd.code == 1013
-        line.until(lambda said: "frame" in said)
+        client.until(lambda got: "frame" in got)
 
 
-def test_who_is_silent_is_sent_away(serve, visit):
-    with serve(silence=1.0) as (demo, port), visit(port) as line:
+def test_idle_connections_are_closed(serve, connect):
+    with serve(idle_timeout=1.0) as (demo, port), connect(port) as client:
         with pytest.raises(websockets.exceptions.ConnectionClosed) as closed:
-            insist(line)
+            insist(client)
         assert closed.value.rcvd.code == 1001
-        while demo.visitors:  # their session is freed
+        while demo.connections:  # the session is freed
             time.sleep(0.05)
 
 
 def test_other_machines_need_a_flag(serve):
-    from sensorium.demo.doors import Doors
+    from sensorium.demo.security import RequestFilter
     from sensorium.demo.server import ServerConfig, listen
     from sensorium.errors import ConfigError
 
     with pytest.raises(ConfigError, match="--allow-remote"):
         listen(ServerConfig(host="0.0.0.0", port=0))
     with (
-        contextlib.closing(listen(ServerConfig(host="0.0.0.0", port=0, allow_remote=True))) as door,
+        contextlib.closing(
+            listen(ServerConfig(host="0.0.0.0", port=0, allow_remote=True))
+        ) as listener,
         pytest.raises(ConfigError, match="Cannot serve on 127"),
     ):
-        listen(ServerConfig(port=door.getsockname()[1]))
-    doors = Doors(lambda *_: None, "0.0.0.0", remote=True)
-    assert doors._ours("192.168.0.7:8700")
-    assert doors._ours("[fe80::1]:8700")
-    assert not doors._ours("evil.example:8700")
+        listen(ServerConfig(port=listener.getsockname()[1]))
+    allowed = RequestFilter(lambda *_: None, "0.0.0.0", remote=True)
+    assert allowed._ours("192.168.0.7:8700")
+    assert allowed._ours("[fe80::1]:8700")
+    assert not allowed._ours("evil.example:8700")
 
 
 def test_the_command_says_what_is_wrong():
@@ -216,5 +216,5 @@ def test_agents_from_a_file_are_offered_by_name(tmp_path):
     path = tmp_path / "mine.safetensors"
     zoo.load("cartpole-pi").save(path)
     demo = Demo(str(path), ServerConfig())
-    assert demo.offer.sources[demo.agent] == str(path)
-    assert json.dumps(sorted(demo.offer.sources)).count("cartpole-pi") >= 1
+    assert demo.catalog.sources[demo.agent] == str(path)
+    assert json.dumps(sorted(demo.catalog.sources)).count("cartpole-pi") >= 1

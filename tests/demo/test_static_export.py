@@ -86,7 +86,7 @@ def open_page(browser):
     assert not complaints
 
 
-def python_episode(name, start, wires):
+def python_episode(name, start, orders):
     """What the Python agent and world have before each step, and what they make of it.
 
     Before: state, memory (hidden and cell, places x units) and feedback. After: state, action, attention
@@ -95,7 +95,7 @@ def python_episode(name, start, wires):
     policy = zoo.load(name).policy
 
     @jax.jit
-    def run(state, wires):
+    def run(state, orders):
         def step(now, order):
             state, before = now
             action, carry, trace = policy.step(WORLD.observe(state)[order], before)
@@ -104,17 +104,17 @@ def python_episode(name, start, wires):
             kept = (jnp.stack(state[:4]), hidden.T, cell.T, before.feedback)
             return (after, carry), (kept, (jnp.stack(after[:4]), action[0], trace.attention.T))
 
-        return jax.lax.scan(step, (state, policy.initial_carry(5)), wires)[1]
+        return jax.lax.scan(step, (state, policy.initial_carry(5)), orders)[1]
 
     state = CartPoleState(*jnp.asarray(start, jnp.float32), jnp.zeros((), jnp.int32))
-    return jax.tree.map(np.asarray, run(state, jnp.asarray(wires)))
+    return jax.tree.map(np.asarray, run(state, jnp.asarray(orders)))
 
 
-RUN = """([name, start, wires, given]) => {
+RUN = """([name, start, orders, given]) => {
   const world = new Sensorium.CartPole(start);
   const agent = new Sensorium.AttentionNeuron(Sensorium.weights.agents[name]);
   const out = {after: [], action: [], attention: []};
-  wires.forEach((order, t) => {
+  orders.forEach((order, t) => {
     if (given) {
       const [state, hidden, cell, feedback] = given.map((part) => part[t]);
       world.state = Float32Array.from(state);
@@ -133,10 +133,10 @@ RUN = """([name, start, wires, given]) => {
 }"""
 
 
-def differences(page, name, start, wires, given_each_step):
-    before, ours = python_episode(name, start, wires)
+def differences(page, name, start, orders, given_each_step):
+    before, ours = python_episode(name, start, orders)
     given = [part.tolist() for part in before] if given_each_step else None
-    said = page.evaluate(RUN, [name, list(start), wires, given])
+    said = page.evaluate(RUN, [name, list(start), orders, given])
     theirs = [np.asarray(said[part]) for part in ("after", "action", "attention")]
     return [
         np.abs(mine - other).reshape(STEPS, -1).max(1)
@@ -185,14 +185,14 @@ def test_left_alone_in_a_swing_up(page_path, open_page):
     assert parted > 50
 
 
-def test_rival_and_reward_are_those_of_python(page_path, open_page):
+def test_baseline_and_reward_are_those_of_python(page_path, open_page):
     page = open_page(page_path.as_uri())
-    rival = zoo.load(static_export.RIVAL)
+    baseline = zoo.load(static_export.BASELINE)
     key = jax.random.key(5)
     _, state = WORLD.reset(key)
     start, total, actions, states = [float(part) for part in state[:4]], 0.0, [], []
     step = jax.jit(lambda s, u: WORLD.step_env(key, s, u, WORLD.default_params))
-    act = jax.jit(lambda o: rival.policy.step(o, ())[0])
+    act = jax.jit(lambda o: baseline.policy.step(o, ())[0])
     for _ in range(100):
         states.append([float(part) for part in state[:4]])
         action = act(WORLD.observe(state))
@@ -202,10 +202,10 @@ def test_rival_and_reward_are_those_of_python(page_path, open_page):
     said = page.evaluate(
         """([start, states]) => {
           const world = new Sensorium.CartPole(start);
-          const rival = new Sensorium.FeedForward(Sensorium.weights.rival);
+          const baseline = new Sensorium.FeedForward(Sensorium.weights.baseline);
           const actions = states.map((state) => {
             world.state = Float32Array.from(state);
-            const action = rival.act(world.observe());
+            const action = baseline.act(world.observe());
             world.step(action);
             return action;
           });
@@ -217,13 +217,13 @@ def test_rival_and_reward_are_those_of_python(page_path, open_page):
     assert said[1] == pytest.approx(total, abs=1e-3)
 
 
-def test_the_score_survives_a_shuffle_and_the_rivals_does_not(address, open_page):
+def test_the_agent_keeps_its_return_after_a_shuffle_and_the_baseline_does_not(address, open_page):
     page = open_page(address)
     scores = page.evaluate("""() => {
       const run = (seed, shuffled) => {
         const session = new Sensorium.Session(Sensorium.weights, "cartpole-pi");
         session.reset(seed, [0.1 * (seed % 5), 0, Math.PI + 0.1 * seed, 0]);
-        if (shuffled) session.wires = [3, 0, 4, 1, 2], session.sense();
+        if (shuffled) session.sources = [3, 0, 4, 1, 2], session.sense();
         while (session.time < 1000) session.step();
         return session.worlds.map((world) => world.total);
       };
@@ -232,11 +232,11 @@ def test_the_score_survives_a_shuffle_and_the_rivals_does_not(address, open_page
         .reduce((sum, totals) => totals.map((total, i) => sum[i] + total / seeds.length), [0, 0]);
       return {plain: mean(false), shuffled: mean(true)};
     }""")
-    (agent, rival), (agent_shuffled, rival_shuffled) = scores["plain"], scores["shuffled"]
+    (agent, baseline), (agent_shuffled, baseline_shuffled) = scores["plain"], scores["shuffled"]
     print(scores)
-    assert min(agent, rival) > 500
+    assert min(agent, baseline) > 500
     assert agent_shuffled == pytest.approx(agent, rel=0.05)
-    assert rival_shuffled < 0.3 * rival
+    assert baseline_shuffled < 0.3 * baseline
 
 
 def test_every_button_does_what_it_says(address, open_page):
@@ -260,19 +260,19 @@ def test_every_button_does_what_it_says(address, open_page):
     assert "Pushed both carts" in page.text_content("#status")
     for _ in range(3):
         page.click("#shuffle")
-    assert sorted(now("s.wires")) == [0, 1, 2, 3, 4]
+    assert sorted(now("s.sources")) == [0, 1, 2, 3, 4]
     assert "Shuffled at step 2" in page.text_content("#status")
     page.fill("#noise", "50")
-    assert now("s.wires").count(-1) == 50
+    assert now("s.sources").count(-1) == 50
     page.select_option("#copies", "2")
-    assert sorted(now("s.wires").count(sensor) for sensor in range(-1, 5)) == [2, 2, 2, 2, 2, 50]
+    assert sorted(now("s.sources").count(sensor) for sensor in range(-1, 5)) == [2, 2, 2, 2, 2, 50]
     page.click("#step")
     assert now("s.agent.attention.length") == 60
     page.select_option("#every", "25")
-    before = now("s.wires")
+    before = now("s.sources")
     for _ in range(24):
         page.click("#step")
-    assert now("s.wires") != before
+    assert now("s.sources") != before
     page.fill("#seed", "7")
     page.click("#reset")
     start = now("[...s.worlds[0].state]")
@@ -286,18 +286,18 @@ def test_every_button_does_what_it_says(address, open_page):
     page.select_option("#agent", "cartpole-pi-reshuffle")
     assert now("s.agent.codeSize") == 32
     page.click("#fifteen")
-    assert now("s.wires.length") == 15
+    assert now("s.sources.length") == 15
     page.wait_for_function("Sensorium.page.session.time > 5")
     page.keyboard.press(
         "Space"
     )  # the preset's button has the focus: it is pressed, and nothing else
     page.click("#five")
-    assert now("s.wires.length") == 5
+    assert now("s.sources.length") == 5
     page.click("#pause")
     stopped = now("s.time")
     page.wait_for_timeout(150)
     assert now("s.time") == stopped
-    assert page.text_content("#pause").startswith("Go on")
+    assert page.text_content("#pause").startswith("Resume")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light")])
@@ -312,7 +312,7 @@ def test_it_fits_the_screen_and_says_what_is_drawn(width, scheme, page_path, ope
     assert page.evaluate("""() => [...document.querySelectorAll("canvas")].every((canvas) =>
       canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte))""")
     # Whoever does not see it is told
-    assert page.get_attribute("#wires", "aria-label").startswith("Places in order: position, velo")
+    assert page.get_attribute("#inputs", "aria-label").startswith("Inputs in order: position, velo")
     unnamed = page.evaluate("""() => [...document.querySelectorAll("button, input, select")]
       .filter((thing) => !thing.textContent.trim() && !thing.labels?.length).length""")
     assert unnamed == 0
@@ -367,5 +367,5 @@ def test_agents_that_the_page_does_not_run(tmp_path, key):
     policy = AttentionNeuronConfig(bias=True, scale=True).build(5, 1, key)
     said = static_export._sensory("an agent", policy)
     hidden = jax.random.normal(key, (8, 3))
-    scores = np.asarray(said["look"]) @ hidden + np.asarray(said["lookBias"])[:, None]
+    scores = np.asarray(said["queries"]) @ hidden + np.asarray(said["queryBias"])[:, None]
     np.testing.assert_allclose(np.tanh(scores), policy.layer.attention(hidden), atol=1e-5)

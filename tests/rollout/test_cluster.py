@@ -18,7 +18,6 @@ from sensorium.perturbations import Shuffle
 from sensorium.policies import AttentionNeuronConfig
 from sensorium.recipes import resume, train
 from sensorium.rollout import DeviceEngine, EngineConfig, make_world, open_engine
-from sensorium.rollout.cluster import ClusterEngine
 from sensorium.rollout.host import HostEngine
 from tests.rollout.walking import RECIPE, WALK
 
@@ -58,7 +57,7 @@ def cluster():
 
 @pytest.fixture
 def engine(cluster):
-    engine = ClusterEngine(make_world(WALK, Shuffle()), cluster.address)
+    engine = open_engine(make_world(WALK, Shuffle()), EngineConfig("ray", cluster.address))
     yield engine
     engine.close()
 
@@ -82,7 +81,7 @@ def test_the_same_returns_as_on_this_machine(engine):
 def test_worlds_on_the_device_too(cluster):
     world = make_world("CartPoleSwingUpHarder")
     policies, keys = population(world, 3), jax.random.split(jax.random.key(0), 4)
-    engine = ClusterEngine(world, cluster.address)
+    engine = open_engine(world, EngineConfig("ray", cluster.address))
     try:
         expected = DeviceEngine(world).returns(policies, keys)
         np.testing.assert_allclose(engine.returns(policies, keys), expected, rtol=1e-3)
@@ -94,7 +93,7 @@ def test_a_node_that_is_killed_in_mid_generation_changes_nothing(cluster, tmp_pa
     doomed = cluster.add_node(**cluster.node)
     world, keys = make_world(WALK, Shuffle()), jax.random.split(jax.random.key(0), 32)
     policies = population(world, 24)
-    engine = ClusterEngine(world, cluster.address)
+    engine = open_engine(world, EngineConfig("ray", cluster.address))
     try:
         undisturbed = engine.returns(policies, keys)
         real_wait, killed = engine._ray.wait, []
@@ -116,7 +115,7 @@ def test_a_node_that_is_killed_in_mid_generation_changes_nothing(cluster, tmp_pa
 
 def test_what_a_task_raises_is_the_same_sentence_as_here(cluster):
     world = make_world("gym:tests.host_worlds:Raising-v0")
-    engine = ClusterEngine(world, cluster.address)
+    engine = open_engine(world, EngineConfig("ray", cluster.address))
     try:
         with pytest.raises(WorldError, match="Raising-v0 raised ValueError: the left knee"):
             engine.returns(population(world, 2), jax.random.split(jax.random.key(0), 2))
@@ -138,7 +137,7 @@ def test_settings_that_do_not_fit(monkeypatch):
 def test_no_cluster_at_the_address_is_one_sentence():
     pytest.importorskip("ray", reason="the extra `cluster` is not installed")
     with pytest.raises(ClusterError, match=r"There is no Ray cluster at 127.0.0.1:1: start one"):
-        ClusterEngine(make_world(WALK), "127.0.0.1:1")
+        open_engine(make_world(WALK), EngineConfig("ray", "127.0.0.1:1"))
 
 
 def test_training_goes_on_elsewhere_from_where_a_head_was_lost(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from sensorium import recipes, zoo
 from sensorium.errors import AgentFileError, UnknownNameError
-from sensorium.evaluation import evaluate, usual_episodes
+from sensorium.evaluation import evaluate
 from sensorium.perturbations import Shuffle
 from sensorium.policies import num_parameters, to_vector
 
@@ -35,7 +35,7 @@ def test_every_agent_has_a_card_that_fits(name):
         "carracing-pi",
         "carracing-pi-backgrounds",
     )
-    episodes = 50 if halved else usual_episodes(agent.recipe.env)
+    episodes = 50 if halved else agent.recipe.make_world().scored_episodes
     for scores in card["scores"].values():
         assert len(scores["returns"]) == card["evaluation"]["episodes"] == episodes
         assert scores["mean"] == pytest.approx(np.mean(scores["returns"]), abs=0.01)

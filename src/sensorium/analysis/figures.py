@@ -30,7 +30,7 @@ def codes_over_time(path: Path | str, panels: Mapping[str, EpisodeTrace]) -> Non
 
 
 def episode(path: Path | str, trace: EpisodeTrace, names: tuple[str, ...]) -> None:
-    """One episode whole: what arrived, who was listened to, the code, action and reward."""
+    """Draw a whole episode: which sensor arrived where, attention, code, action and reward."""
     alive = np.asarray(trace.alive)
     steps = max(int(alive.sum()), 1)
     source = np.asarray(trace.source)[:steps]

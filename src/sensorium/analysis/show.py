@@ -7,15 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 
-from sensorium.analysis import figures, seeing
-from sensorium.analysis.traces import trace_episode, trace_on_host
+from sensorium.analysis import attention, figures
+from sensorium.analysis.traces import trace_episode
 from sensorium.analysis.video import write_video
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.envs import CartPoleSwingUpHarder, Environment, World
+from sensorium.envs import Environment, World
 from sensorium.errors import ConfigError
 from sensorium.evaluation import as_shown, evaluation_keys
 from sensorium.perturbations import Perturbation, each_background, perturb
-from sensorium.rollout import make_world
+from sensorium.rollout import by_kind, make_world
 from sensorium.terminal import shown
 from sensorium.zoo import Agent
 
@@ -23,7 +23,7 @@ _SHUFFLE_AT = 250  # steps
 
 
 class _Episode(NamedTuple):
-    """One that was run, and how to draw it."""
+    """An episode that was run, and how to draw it."""
 
     title: str
     total: float
@@ -50,7 +50,7 @@ def show(
     """Run one episode that goes on to the last step, if there is one, and show it.
 
     Args:
-        agent: Whom to watch.
+        agent: The agent to show.
         video: An mp4 to write; a folder of them with `backgrounds`.
         figure: A PNG to write; a folder of them with `backgrounds`.
         steps: How many steps.
@@ -97,7 +97,7 @@ def show(
         perturbation.arriving(world.senses)  # says what does not fit before anything is run
     console = Console(highlight=False)
     for perturbation, to_video, to_figure in cases:
-        run = _hear if scalar else _see
+        run = _scalar_episode if scalar else _image_episode
         _tell(console, run(agent, world, perturbation, steps, seed), to_video, to_figure)
     if video is None and figure is None:
         console.print("Add --video out.mp4 or --figure out.png to see it.")
@@ -117,49 +117,50 @@ def _tell(console: Console, episode: _Episode, video: Path | None, figure: Path 
 
 
 def _title(agent: Agent, perturbation: Perturbation, steps: int) -> str:
-    """Who acts, and what happened to its senses in so many steps."""
+    """Name the agent, and what happened to its observations in so many steps."""
     return f"{agent.name}, {perturbation.within(steps)}"
 
 
-def _hear(
+def _scalar_episode(
     agent: Agent, world: World, perturbation: Perturbation, steps: int, seed: int
 ) -> _Episode:
-    """An episode of scalar sensors: what arrives, attention and code."""
-    if not isinstance(world, CartPoleSwingUpHarder | HostWorld):
-        raise ConfigError(
-            f"{agent.recipe.env} has no picture to show; of CarRacing, watch an agent that sees."
-        )
-    # Many starts are lost whatever one does, and would show nothing: take the first that lasts
+    """Run an episode of scalar sensors: what arrives, attention and code are shown."""
+    # Many starts are lost whatever an agent does, and would show nothing: take the first that lasts
     for key in evaluation_keys(seed, 20):
-        if isinstance(world, HostWorld):
-            trace = trace_on_host(agent.policy, world, perturbation, key, steps)
-        else:
-            trace = trace_episode(agent.policy, world, perturbation, key, steps)
+        trace = trace_episode(agent.policy, world, perturbation, key, steps)
         if int(np.asarray(trace.alive).sum()) == steps:
             break
     title = _title(agent, perturbation, int(trace.alive.sum()))
-    names = world.sensor_names
     return _Episode(
         title,
         float(trace.reward.sum()),
         int(trace.alive.sum()),
-        lambda path: write_video(path, trace, names, title, world.steps_per_second),
-        lambda path: figures.episode(path, trace, names),
+        lambda path: write_video(path, trace, world, title),
+        lambda path: figures.episode(path, trace, world.sensor_names),
     )
 
 
-def _see(agent: Agent, world: World, perturbation: Perturbation, steps: int, seed: int) -> _Episode:
-    """An episode of pictures: where the agent looks."""
-    if not isinstance(world, Environment):
-        raise ConfigError(f"{agent.recipe.env} is not on the device, where pictures are watched.")
+def _image_episode(
+    agent: Agent, world: World, perturbation: Perturbation, steps: int, seed: int
+) -> _Episode:
+    """Run an episode of images: the attended patches are shown."""
     (key,) = evaluation_keys(seed, 1)
     policy = agent.policy
-    episode = seeing.watch(policy, world, as_shown(policy, perturbation), key, steps)
+
+    def run(device: Environment) -> attention.ImageTrace:
+        return attention.trace_images(policy, device, as_shown(policy, perturbation), key, steps)
+
+    def refuse(host: HostWorld) -> attention.ImageTrace:
+        raise ConfigError(f"Agents of images are shown on the device; {host.name} is on the host.")
+
+    episode = by_kind(world, run, refuse)
     title = _title(agent, perturbation, int(episode.alive.sum()))
     return _Episode(
         title,
         float(episode.reward.sum()),
         int(episode.alive.sum()),
-        lambda path: seeing.video(path, policy, episode, title, world.steps_per_second),
-        lambda path: seeing.importance_figure(path, policy, episode, title),
+        lambda path: attention.write_image_video(
+            path, policy, episode, title, world.steps_per_second
+        ),
+        lambda path: attention.importance_figure(path, policy, episode, title),
     )

@@ -1,4 +1,4 @@
-"""One episode with everything that happened in it."""
+"""One episode of scalar sensors with all that happened in it: readings, attention, code, actions, rewards."""
 
 from typing import NamedTuple
 
@@ -6,26 +6,26 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.opening import open_env
-from sensorium.envs import Environment, Perturbed
-from sensorium.errors import ConfigError
+from sensorium.envs import Environment, Perturbed, World
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, SensoryCarry, SensoryPolicy
+from sensorium.rollout import by_kind
 from sensorium.rollout.acting import begin_senses, sense
 from sensorium.rollout.host import seeds_of
 from sensorium.types import Key, Keys, PyTree
 
 
 class EpisodeTrace(NamedTuple):
-    """T steps; after the end of the episode, rows repeat nothing and `alive` is False."""
+    """T steps; after the end of the episode `alive` is False."""
 
     sensors: Float[Array, "T N"]
-    """True readings of the world, in its own order."""
+    """Observations of the world, before the perturbation."""
     channels: Float[Array, "T C"]
-    """What arrived at the agent."""
+    """The same after it, as the agent got them."""
     source: Int[Array, "T C"]
     """Which sensor each channel carries; -1 for noise."""
     attention: Float[Array, "T M C"] | None
@@ -34,25 +34,47 @@ class EpisodeTrace(NamedTuple):
     reward: Float[Array, " T"]
     alive: Array
     states: PyTree
-    """States of the world, each leaf with a leading axis T; pictures (RGB) of a world on the host."""
+    """States of the world, each leaf with a leading axis T. Of a world on the host its pictures (RGB), or
+    None if it does not draw itself."""
 
 
-@eqx.filter_jit
 def trace_episode(
-    policy: Policy, world: Environment, perturbation: Perturbation, key: Key, steps: int
+    policy: Policy, world: World, perturbation: Perturbation, key: Key, steps: int
 ) -> EpisodeTrace:
-    """Run one episode and keep all of it.
+    """Run one episode and keep all of it; the same episode that engines run.
 
     Args:
         policy: The agent.
-        world: An unperturbed world.
-        perturbation: What happens to its senses.
+        world: An unperturbed world of scalar sensors.
+        perturbation: Of its observations.
         key: Decides the start and all noise; the start does not depend on the perturbation.
         steps: T, how many steps to keep.
 
     Returns:
-        The trace.
+        The trace; on the host it is shorter if the episode ends earlier.
     """
+    return by_kind(
+        world,
+        lambda device: _trace_on_device(policy, device, perturbation, key, steps),
+        lambda host: _trace_on_host(policy, host, perturbation, key, steps),
+    )
+
+
+def picture(
+    world: World, trace: EpisodeTrace, step: int
+) -> UInt8[np.ndarray, "height width 3"] | None:
+    """Draw the world at one step of a trace; None if it does not draw itself."""
+
+    def draw(device: Environment) -> np.ndarray | None:
+        return device.draw(jax.tree.map(lambda leaf: leaf[step], trace.states))
+
+    return by_kind(world, draw, lambda _: None if trace.states is None else trace.states[step])
+
+
+@eqx.filter_jit
+def _trace_on_device(
+    policy: Policy, world: Environment, perturbation: Perturbation, key: Key, steps: int
+) -> EpisodeTrace:
     perturbed = Perturbed(world, perturbation)
     policy = policy.with_code_scale(perturbation.code_scale)
     key_reset, key_steps = jax.random.split(key)
@@ -85,36 +107,19 @@ def trace_episode(
     return jax.lax.scan(step, start, jnp.arange(steps))[1]
 
 
-def trace_on_host(
+def _trace_on_host(
     policy: Policy, world: HostWorld, perturbation: Perturbation, key: Key, steps: int
 ) -> EpisodeTrace:
-    """Run one episode of a world on the host, with pictures of it; the same as engines run.
-
-    Args:
-        policy: The agent.
-        world: An unperturbed world, of flat observations.
-        perturbation: What happens to its senses.
-        key: Decides the start and all noise.
-        steps: T, how many steps to keep.
-
-    Returns:
-        The trace; after an early end it is shorter.
-
-    Raises:
-        ConfigError: The world cannot draw itself.
-    """
     policy = policy.with_code_scale(perturbation.code_scale)
     carry = policy.initial_carry(perturbation.arriving(world.raw_senses))
     senses = begin_senses(perturbation, key, world.raw_senses)
-    env = open_env(world.name, render_mode="rgb_array")
+    env = open_env(world.name, render_mode=world.render_mode)
     kept = []
     try:
         observation, _ = env.reset(seed=int(seeds_of(key[None])[0]))
         for time in range(steps):
-            picture = env.render()
-            if not isinstance(picture, np.ndarray):
-                raise ConfigError(f"{world.name} cannot draw itself.")
-            channels, sources, action, inside, carry, senses = _listen_and_act(
+            drawn = env.render() if world.render_mode is not None else None
+            channels, sources, action, inside, carry, senses = _act(
                 policy,
                 perturbation,
                 key,
@@ -124,7 +129,7 @@ def trace_on_host(
                 carry,
             )
             command = world.to_env_actions(np.asarray(action)[None])[0]
-            seen, reward, terminated, truncated, _ = env.step(command)
+            following, reward, terminated, truncated, _ = env.step(command)
             kept.append(
                 EpisodeTrace(
                     sensors=observation,
@@ -135,10 +140,10 @@ def trace_on_host(
                     action=action,
                     reward=jnp.asarray(reward, jnp.float32),
                     alive=jnp.ones((), bool),
-                    states=picture,
+                    states=drawn,
                 )
             )
-            observation = seen
+            observation = following
             if terminated or truncated:
                 break
     finally:
@@ -147,7 +152,7 @@ def trace_on_host(
 
 
 @eqx.filter_jit
-def _listen_and_act(
+def _act(
     policy: Policy,
     perturbation: Perturbation,
     key: Key,
@@ -167,36 +172,36 @@ def collect_codes(
     world: Environment,
     keys: Keys,
     steps: int,
-    listener: SensoryPolicy | None = None,
+    reader: SensoryPolicy | None = None,
 ) -> tuple[Float[np.ndarray, "samples M"], Float[np.ndarray, "samples N"]]:
-    """Codes and the readings they were made of, over many episodes, without what follows their end.
+    """Collect codes and the observations they were computed from, over many episodes, up to their ends.
 
     Args:
         policy: An agent that has a code.
         world: An unperturbed world.
         keys: One for each episode.
         steps: Steps of each episode to keep.
-        listener: Whose codes to keep, while `policy` acts; the agent's own by default.
+        reader: The agent whose codes to keep, while `policy` acts; `policy` itself by default.
 
     Returns:
         Codes and readings, row by row.
     """
     traces = jax.vmap(lambda key: trace_episode(policy, world, Identity(), key, steps))(keys)
     alive, codes = np.asarray(traces.alive), traces.code
-    if listener is not None:
-        codes = jax.vmap(lambda trace: _listen(listener, trace))(traces)
+    if reader is not None:
+        codes = jax.vmap(lambda trace: _read(reader, trace))(traces)
     return np.asarray(codes)[alive], np.asarray(traces.sensors)[alive]
 
 
-def _listen(listener: SensoryPolicy, trace: EpisodeTrace) -> Float[Array, "T M"]:
-    """Codes of an agent that hears what another heard, and is told what that one did."""
+def _read(reader: SensoryPolicy, trace: EpisodeTrace) -> Float[Array, "T M"]:
+    """Compute the codes of one agent from the observations and actions of another."""
 
-    def step(carry: SensoryCarry, heard: tuple[Array, Array]) -> tuple[SensoryCarry, Array]:
-        channels, action = heard
-        _, carry, inside = listener.step(channels, carry)
+    def step(carry: SensoryCarry, inputs: tuple[Array, Array]) -> tuple[SensoryCarry, Array]:
+        channels, action = inputs
+        _, carry, inside = reader.step(channels, carry)
         assert inside.code is not None
         feedback = carry.feedback.at[: action.shape[0]].set(action)
         return carry._replace(feedback=feedback), inside.code
 
-    carry = listener.initial_carry(trace.channels.shape[1])
+    carry = reader.initial_carry(trace.channels.shape[1])
     return jax.lax.scan(step, carry, (trace.channels, trace.action))[1]

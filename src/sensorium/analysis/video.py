@@ -1,4 +1,4 @@
-"""An episode as a video: the world, incoming sensors in their present order, attention, code."""
+"""An episode of scalar sensors as a video: the world, what arrives, attention and code."""
 
 import shutil
 import tempfile
@@ -15,41 +15,40 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from sensorium.analysis.style import NOISE, sensor_colours
-from sensorium.analysis.traces import EpisodeTrace
-from sensorium.envs.drawing import draw_cartpole
-from sensorium.errors import WriteError
+from sensorium.analysis.traces import EpisodeTrace, picture
+from sensorium.envs import World
+from sensorium.errors import ConfigError, WriteError
 from sensorium.serialisation import atomic_write
 from sensorium.terminal import shown
 
-_STRIDE = 2  # steps from frame to frame
+STRIDE = 2
+"""Steps from frame to frame."""
 
 
-def write_video(
-    path: Path | str,
-    trace: EpisodeTrace,
-    names: tuple[str, ...],
-    title: str,
-    steps_per_second: int = 100,
-) -> int:
+def write_video(path: Path | str, trace: EpisodeTrace, world: World, title: str) -> int:
     """Write an mp4 in real time, a frame for every second step.
 
     Args:
         path: The file to create or replace; nothing is left if it fails.
         trace: What to show; the video ends with the episode.
-        names: Names of the world's sensors.
+        world: The unperturbed world of the trace.
         title: Shown above the picture.
-        steps_per_second: Of the world's own time.
 
     Returns:
         How many frames were written.
 
     Raises:
+        ConfigError: The world does not draw itself.
         WriteError: The file could not be written.
     """
-    frames = range(0, max(int(np.asarray(trace.alive).sum()), 1), _STRIDE)
-    panel = _Panel(trace, names, title)
+    if picture(world, trace, 0) is None:
+        raise ConfigError(
+            "The world does not draw itself, so there is no video of it; a figure shows its sensors."
+        )
+    frames = range(0, max(int(np.asarray(trace.alive).sum()), 1), STRIDE)
+    panel = _Panel(trace, world, title)
     try:
-        return write_frames(path, panel.frame, frames, steps_per_second / _STRIDE)
+        return write_frames(path, panel.frame, frames, world.steps_per_second / STRIDE)
     finally:
         panel.close()
 
@@ -57,7 +56,7 @@ def write_video(
 def write_frames(
     path: Path | str, draw: Callable[[int], np.ndarray], steps: Sequence[int], fps: float
 ) -> int:
-    """Write an mp4 of a picture (RGB) for each of some steps, `fps` a second; how many there are.
+    """Write an mp4 of a picture (RGB) for each of some steps, `fps` a second; return how many there are.
 
     Raises:
         WriteError: The file could not be written; nothing is left of it.
@@ -85,19 +84,20 @@ def _writer(path: Path, fps: float) -> Any:
 class _Panel:
     """The figure, drawn once and then only updated."""
 
-    def __init__(self, trace: EpisodeTrace, names: tuple[str, ...], title: str):
+    def __init__(self, trace: EpisodeTrace, world: World, title: str):
         self._trace = jax.tree.map(np.asarray, trace)
-        self._names = names
-        self._hues = sensor_colours(len(names))
+        self._world = world
+        self._names = world.sensor_names
+        self._hues = sensor_colours(len(self._names))
         # A bar is of full length where its sensor reads the most of all the episode
         self._spans = np.maximum(np.abs(self._trace.sensors).max(axis=0), 1e-6)
         self._figure = plt.figure(figsize=(9.6, 5.44), dpi=100, constrained_layout=True)
         grid = self._figure.add_gridspec(2, 3, width_ratios=(2.2, 1.3, 1.3), height_ratios=(3, 1))
         self._figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-        world = self._figure.add_subplot(grid[0, 0])
-        world.axis("off")
-        self._picture = world.imshow(self._draw(0))
-        self._caption = world.set_title("", fontsize=9, loc="left")
+        view = self._figure.add_subplot(grid[0, 0])
+        view.axis("off")
+        self._picture = view.imshow(picture(world, self._trace, 0))
+        self._caption = view.set_title("", fontsize=9, loc="left")
         count = self._trace.channels.shape[1]
         senses = self._figure.add_subplot(grid[0, 1])
         self._bars = senses.barh(np.arange(count), np.zeros(count))
@@ -123,9 +123,9 @@ class _Panel:
             self._code = code.imshow(empty, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1)
 
     def frame(self, step: int) -> np.ndarray:
-        """The picture of one step, RGB."""
+        """Draw one step, RGB."""
         trace = self._trace
-        self._picture.set_data(self._draw(step))
+        self._picture.set_data(picture(self._world, trace, step))
         total = trace.reward[: step + 1].sum()
         self._caption.set_text(f"step {step}   return {shown(float(total))}")
         source = trace.source[step]
@@ -146,8 +146,3 @@ class _Panel:
 
     def close(self) -> None:
         plt.close(self._figure)
-
-    def _draw(self, step: int) -> np.ndarray:
-        if isinstance(self._trace.states, np.ndarray):
-            return self._trace.states[step]
-        return draw_cartpole(jax.tree.map(lambda leaf: leaf[step], self._trace.states))

@@ -18,26 +18,11 @@ import gymnasium
 from sensorium.errors import MissingExtraError, did_you_mean
 
 _MARK = "BulletEnv-"
-_ANT = (
-    *("height", "goal sin", "goal cos", "speed x", "speed y", "speed z", "roll", "pitch"),
-    *(
-        f"{joint} {leg}{moving}"
-        for leg in range(1, 5)
-        for joint in ("hip", "ankle")
-        for moving in ("", " speed")
-    ),
-    *(f"foot {leg}" for leg in range(1, 5)),
-)
 
 
 def knows(name: str) -> bool:
     """Whether `name` is one of PyBullet's worlds, or meant to be."""
     return _MARK in name
-
-
-def sensor_names(name: str) -> tuple[str, ...] | None:
-    """What the sensors of one of PyBullet's worlds are; None where nobody wrote it down."""
-    return _ANT if name == "AntBulletEnv-v0" else None
 
 
 def open_env(

@@ -24,7 +24,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
-from sensorium.bridges import bullet
+from sensorium.bridges.bullet_body import Body, Points, body_of
 from sensorium.bridges.opening import open_env
 from sensorium.envs import World
 from sensorium.errors import ConfigError
@@ -72,8 +72,7 @@ class HostWorld(World):
     @property
     def sensor_names(self) -> tuple[str, ...]:
         """What each channel of an unperturbed flat observation is, as far as that is known."""
-        count = self.raw_observation_shape[0]
-        return bullet.sensor_names(self.name) or tuple(f"sensor {i}" for i in range(count))
+        return self._body.sensor_names or super().sensor_names
 
     @property
     def raw_observation_shape(self) -> tuple[int, ...]:
@@ -101,9 +100,43 @@ class HostWorld(World):
         return self._facts.solved_return
 
     @property
+    def scored_episodes(self) -> int:
+        """As the papers score the ant."""
+        return 100
+
+    @property
     def steps_per_second(self) -> int:
         """Of its own time, as far as that is known; 60 otherwise."""
         return self._facts.steps_per_second
+
+    @property
+    def on_host(self) -> bool:
+        """It is."""
+        return True
+
+    @property
+    def drawing(self) -> str:
+        """How the demo's page draws `pose`."""
+        return self._body.drawing
+
+    @property
+    def failure(self) -> str:
+        """What it means that the environment ends an episode, as far as that is known."""
+        return self._body.failure
+
+    @property
+    def can_be_pushed(self) -> bool:
+        """Whether `push` does something."""
+        return self._body.push is not None
+
+    def pose(self, env: gymnasium.Env) -> Points:
+        """Points of a figure (m) of the body in an environment of this world; none if it is not known."""
+        return self._body.pose(env)
+
+    def push(self, env: gymnasium.Env, strength: float) -> None:
+        """Push the body in an environment of this world by a part of full strength, from -1 to 1."""
+        if self._body.push is not None:
+            self._body.push(env, strength)
 
     @property
     def render_mode(self) -> str | None:
@@ -125,6 +158,10 @@ class HostWorld(World):
     @property
     def _facts(self) -> "_Facts":
         return _facts(self.name)
+
+    @property
+    def _body(self) -> Body:
+        return body_of(self.name)
 
 
 @dataclasses.dataclass(frozen=True)

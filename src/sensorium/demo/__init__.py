@@ -1,12 +1,14 @@
-"""`sensorium demo`: a page on which one shuffles an agent's senses while it acts.
+"""`sensorium demo`: a page on which users rewire an agent's observations while it acts.
 
-| file | what it is |
+| file | what is in it |
 |---|---|
-| `messages.py` | what a visitor may say, and what a frame looks like |
-| `senses.py` | wires and patches that can change while compiled code runs |
-| `company.py` | an agent and its rival, compiled once for all visitors |
-| `stage.py`, `on_host.py` | one episode of both, in a world on the device or on the host |
-| `session.py` | what one visitor has before them: controls, a stage, frames; knows nothing of the web |
-| `server.py`, `doors.py` | the page over HTTP, frames over a WebSocket; who is let in |
-| `page/` | HTML, CSS and JavaScript, as they are |
+| `messages.py` | messages of the page, and the format of frames |
+| `rewiring.py` | perturbations whose state changes while compiled code runs |
+| `actors.py` | an agent and its baseline, compiled once for all connections |
+| `episode.py`, `host_episode.py` | one episode of both, in a world on the device or on the host |
+| `session.py` | the controls, episode and frames of one user; independent of the network |
+| `server.py`, `connection.py` | the page over HTTP, frames over a WebSocket |
+| `security.py`, `upload.py` | checks of requests and of uploaded pictures |
+| `page/` | HTML, CSS and JavaScript, served as they are |
+| `static_export.py`, `static/` | the demo as plain files, without a server |
 """

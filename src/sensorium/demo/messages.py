@@ -1,18 +1,18 @@
-"""What a visitor may say, and what is sent back.
+"""Messages of the page, and the format of frames.
 
-A visitor sends small JSON objects, `{"do": VERB, "id": NUMBER, ...}`:
+The page sends small JSON objects, `{"do": VERB, "id": NUMBER, ...}`:
 
 | verb | with | what happens |
 |---|---|---|
 | `set` | `changes`: some of the fields of `Controls` | they change |
-| `shuffle` | | a new order of the senses |
+| `shuffle` | | a new order of channels or patches |
 | `reset` | `seed` | a new episode from that start |
 | `push` | `strength`, from -1 to 1 | the body is pushed |
 | `step` | | one step while paused |
-| `seen` | `frame` | that frame has been drawn: more may come |
-| `here` | | nothing: the visitor is still there |
+| `drawn` | `frame` | that frame is acknowledged: more may come |
+| `ping` | | nothing: the connection stays open |
 
-and pictures as they are in their files. Back come JSON objects, and frames as `pack` makes them.
+and pictures as they are in their files. The server sends JSON objects, and frames as `pack` makes them.
 """
 
 import dataclasses
@@ -29,36 +29,36 @@ LONGEST_TEXT = 4096
 """Characters of a message."""
 MOST_NOISE = 50
 MOST_COPIES = 3
-MOST_WIRES = 2000
-"""That wires are numbered up to; fewer in most worlds."""
+MOST_CHANNELS = 2000
+"""Channels have smaller numbers; in most worlds there are fewer."""
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Of the world's own time."""
-NOISE, DROPPED = "noise", "dropped"
-BACKGROUNDS = ("", *SCENES, NOISE, DROPPED)
-"""Nothing, scenes that are drawn here, noise in each pixel, and the visitor's own picture."""
+"""Relative to the world's own time."""
+NOISE, UPLOAD = "noise", "upload"
+BACKGROUNDS = ("", *SCENES, NOISE, UPLOAD)
+"""The world's own, drawn scenes, noise in each pixel, and the user's own picture."""
 CHANGES = ("", *(name for name in MODIFICATIONS if name != NOISE))
-"""Nothing, and what else can happen to pictures."""
+"""None, and the other modifications of images."""
 _LARGEST = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Controls:
-    """All that a visitor has set, and all that a link holds."""
+    """All that the user has set, and all that a link holds."""
 
     agent: str
-    """Who acts."""
+    """Name of the agent."""
     seed: int = 1
     """Decides the start and all noise."""
     wiring: int = 0
-    """Decides the order of the senses; 0 is their own."""
+    """Decides the order of channels or patches; 0 is the natural order."""
     every: int = 0
     """Steps from one order to the next; 0 keeps it."""
     noise: int = 0
-    """Channels of noise beside the sensors."""
+    """How many noise channels are added."""
     copies: int = 1
     """How often each sensor is there."""
     cut: tuple[int, ...] = ()
-    """Wires that are cut, by the numbers that `senses.Wires` gives them."""
+    """Channels that read zero, by the numbers that `rewiring.SensorRewiring` gives them."""
     occlude: int = 0
     """Percent of the patches that are black."""
     hidden: tuple[int, ...] = ()
@@ -73,7 +73,7 @@ class Controls:
 
 
 class Message(NamedTuple):
-    """What a visitor said."""
+    """A message that was checked."""
 
     do: str
     number: int
@@ -89,24 +89,24 @@ def parse(text: str) -> Message:
         text: As it arrived.
 
     Raises:
-        MessageError: It is none that the page sends.
+        MessageError: The page sends no such message.
     """
     if len(text) > LONGEST_TEXT:
         raise MessageError(f"A message has at most {LONGEST_TEXT} characters, got {len(text)}.")
     try:
-        said = parse_json(text)
+        fields = parse_json(text)
     except ValueError as error:
         raise MessageError("A message must be a JSON object.") from error
-    if not isinstance(said, dict) or not isinstance(said.get("do"), str):
+    if not isinstance(fields, dict) or not isinstance(fields.get("do"), str):
         raise MessageError("A message must be a JSON object that says what to do.")
-    do, number = said.pop("do"), said.pop("id", 0)
+    do, number = fields.pop("do"), fields.pop("id", 0)
     if do not in _VERBS:
         raise MessageError(str(did_you_mean("verb", do[:40], _VERBS)))
     field, check = _VERBS[do]
-    if said.keys() != ({field} if field else set()):
+    if fields.keys() != ({field} if field else set()):
         wanted = f"exactly {field!r}" if field else "nothing"
         raise MessageError(f"{do!r} goes with {wanted} beside its id.")
-    return Message(do, _whole(0, _LARGEST)("id", number), check(field, said.get(field)))
+    return Message(do, _whole(0, _LARGEST)("id", number), check(field, fields.get(field)))
 
 
 def change(controls: Controls, changes: dict[str, Any]) -> Controls:
@@ -115,7 +115,7 @@ def change(controls: Controls, changes: dict[str, Any]) -> Controls:
 
 
 def pack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
-    """A frame: the length of a JSON header (4 bytes, little-endian), the header, the arrays.
+    """Make a frame: the length of a JSON header (4 bytes, little-endian), the header, the arrays.
 
     The header lists the arrays as `[name, type, shape]`; each begins at a multiple of 4 bytes.
     """
@@ -130,7 +130,7 @@ def pack(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
 
 
 def unpack(frame: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a frame: the other way round."""
+    """Read header and arrays of a frame."""
     place = 4 + int.from_bytes(frame[:4], "little")
     header, arrays = parse_json(frame[4:place]), {}
     for name, kind, shape in header.pop("arrays"):
@@ -153,12 +153,12 @@ def _whole(least: int, most: int) -> _Check:
     return check
 
 
-def _places(most: int) -> _Check:
+def _numbers(most: int) -> _Check:
     def check(field: str, value: Any) -> tuple[int, ...]:
         if not isinstance(value, list) or len(value) > most:
-            raise MessageError(f"{field!r} must be a list of at most {most} places.")
-        place = _whole(0, most - 1)
-        return tuple(sorted({place(field, each) for each in value}))
+            raise MessageError(f"{field!r} must be a list of at most {most} numbers.")
+        number = _whole(0, most - 1)
+        return tuple(sorted({number(field, each) for each in value}))
 
     return check
 
@@ -211,9 +211,9 @@ _FIELDS: dict[str, _Check] = {
     "every": _whole(0, 1000),
     "noise": _whole(0, MOST_NOISE),
     "copies": _whole(1, MOST_COPIES),
-    "cut": _places(MOST_WIRES),
+    "cut": _numbers(MOST_CHANNELS),
     "occlude": _whole(0, 90),
-    "hidden": _places(256),
+    "hidden": _numbers(256),
     "background": _one_of(BACKGROUNDS),
     "modify": _one_of(CHANGES),
     "speed": _one_of(SPEEDS),
@@ -225,6 +225,6 @@ _VERBS: dict[str, tuple[str, _Check]] = {
     "reset": ("seed", _FIELDS["seed"]),
     "push": ("strength", _strength),
     "step": ("", _nothing),
-    "seen": ("frame", _whole(0, _LARGEST)),
-    "here": ("", _nothing),
+    "drawn": ("frame", _whole(0, _LARGEST)),
+    "ping": ("", _nothing),
 }

@@ -1,4 +1,4 @@
-"""The page over HTTP, and frames over a WebSocket, on this machine alone unless one asks otherwise."""
+"""Serve the page over HTTP and frames over a WebSocket, to this machine alone by default."""
 
 import asyncio
 import dataclasses
@@ -20,16 +20,16 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from sensorium import zoo
-from sensorium.demo.company import Offer
-from sensorium.demo.doors import LOG, Doors
-from sensorium.demo.dropped import LARGEST_FILE
-from sensorium.demo.session import rehearse
-from sensorium.demo.visitor import Visitor
+from sensorium.demo.actors import AgentCatalog
+from sensorium.demo.connection import Connection
+from sensorium.demo.security import LOG, RequestFilter
+from sensorium.demo.session import compile_agent
+from sensorium.demo.upload import LARGEST_FILE
 from sensorium.errors import ConfigError
 
 AGENT = "cartpole-pi-reshuffle-100"
-"""Who acts if nobody is named."""
-_WORTH_KEEPING = 0.2  # seconds that it took to compile
+"""The default agent."""
+_WORTH_KEEPING = 0.2  # s of compilation
 _KINDS = {
     ".html": "text/html",
     ".css": "text/css",
@@ -48,18 +48,18 @@ class ServerConfig:
     """0 for any that is free."""
     allow_remote: bool = False
     """Whether `host` may be an address that other machines reach."""
-    most_visitors: int = 64
-    """At once; who comes then is told so."""
-    silence: float = 90.0
-    """Seconds without a word after which a visitor is taken to have left."""
+    max_connections: int = 64
+    """At once; further ones are refused."""
+    idle_timeout: float = 90.0
+    """Seconds without a message after which a connection is closed."""
 
 
 def serve(agent: str | None, config: ServerConfig, *, open_page: bool = True) -> None:
     """Serve the page until interrupted.
 
     Args:
-        agent: Who acts first: a name of the zoo, a run directory, or a file; visitors may change to any of
-            the zoo, but name no files.
+        agent: The agent to begin with: a name of the zoo, a run directory, or a file. On the page users can
+            choose any agent of the zoo, but no files.
         config: How the page is served.
         open_page: Open it in a browser.
 
@@ -68,23 +68,23 @@ def serve(agent: str | None, config: ServerConfig, *, open_page: bool = True) ->
         SensoriumError: The agent cannot be loaded or shown.
     """
     keep_compiled_code()
-    door = listen(config)
-    host, port = door.getsockname()[:2]
+    listener = listen(config)
+    host, port = listener.getsockname()[:2]
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
     console = Console(stderr=True, highlight=False)
     with console.status(f"Preparing {agent or AGENT}"):
         demo = Demo(agent, config)
-        rehearse(demo.offer, demo.agent)
-    console.print(f"Shuffle the senses of {demo.agent} at {address} (Ctrl-C ends it).")
+        compile_agent(demo.catalog, demo.agent)
+    console.print(f"Serving {demo.agent} at {address} (Ctrl-C to stop).")
     if open_page:
         webbrowser.open(address)
-    uvicorn.Server(uvicorn_config(demo)).run(sockets=[door])
+    uvicorn.Server(uvicorn_config(demo)).run(sockets=[listener])
 
 
 def keep_compiled_code() -> None:
-    """Let later starts load what this one compiles, from the user's cache folder.
+    """Keep compiled code in the user's cache folder for later starts.
 
-    Whoever keeps JAX's compiled code elsewhere already (`JAX_COMPILATION_CACHE_DIR`) goes on doing so.
+    If `JAX_COMPILATION_CACHE_DIR` is set, it stays as it is.
     """
     if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -95,10 +95,10 @@ def keep_compiled_code() -> None:
 
 
 def listen(config: ServerConfig) -> socket.socket:
-    """A socket on the address; ConfigError if it cannot be had, or is not this machine's alone."""
+    """Open a socket; ConfigError if that fails, or if other machines could reach it and must not."""
     if not config.allow_remote and not _is_loopback(config.host):
         raise ConfigError(
-            f"{config.host} can be reached from other machines: say --allow-remote if that is meant."
+            f"{config.host} can be reached from other machines: add --allow-remote to allow it."
         )
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
@@ -120,7 +120,7 @@ def uvicorn_config(demo: "Demo") -> uvicorn.Config:
 
 
 class Demo:
-    """The application, and everybody who is there."""
+    """The application and its connections."""
 
     def __init__(self, agent: str | None, config: ServerConfig):
         """Set up; nothing is served yet. UnknownNameError if there is no such agent."""
@@ -129,63 +129,63 @@ class Demo:
         if self.agent not in sources:
             self.agent = zoo.load(self.agent).name
             sources[self.agent] = str(agent)
-        self.offer = Offer(sources)
-        self.visitors = 0
+        self.catalog = AgentCatalog(sources)
+        self.connections = 0
         self._config = config
         self._page = {
             path.name: (path.read_bytes(), _KINDS[path.suffix])
             for path in (Path(__file__).parent / "page").iterdir()
             if path.suffix in _KINDS
         }
-        self._stagehands = ThreadPoolExecutor(max(2, os.cpu_count() or 2), "stage")
-        self._rehearsal = ThreadPoolExecutor(1, "rehearsal")
-        self._ready: dict[str, asyncio.Task] = {}
+        self._workers = ThreadPoolExecutor(max(2, os.cpu_count() or 2), "session")
+        self._compiler = ThreadPoolExecutor(1, "compiler")
+        self._compiled: dict[str, asyncio.Task] = {}
         routes = [
             Route("/", self._show_page),
             Route("/{name}", self._show_page),
-            WebSocketRoute("/play", self._play),
+            WebSocketRoute("/session", self._serve_session),
         ]
-        self.app = Doors(Starlette(routes=routes), config.host, config.allow_remote)
+        self.app = RequestFilter(Starlette(routes=routes), config.host, config.allow_remote)
 
     async def _show_page(self, request: Request) -> Response:
-        """Files of `page/`, which were read at the start: nothing else can be asked for."""
+        """Serve files of `page/`, which were read at the start, and nothing else."""
         name = request.path_params.get("name", "index.html")
         if name not in self._page:
-            return PlainTextResponse("There is nothing here.", 404)
+            return PlainTextResponse("Not found.", 404)
         body, kind = self._page[name]
         return Response(body, media_type=kind)
 
-    async def _play(self, websocket: WebSocket) -> None:
+    async def _serve_session(self, websocket: WebSocket) -> None:
         await websocket.accept()
-        if self.visitors >= self._config.most_visitors:
-            LOG.warning("refused %r: all places are taken", websocket.client)
-            await websocket.send_json({"refused": "All places are taken; please come back later."})
+        if self.connections >= self._config.max_connections:
+            LOG.warning("refused %r: too many connections", websocket.client)
+            await websocket.send_json({"error": "Too many users at once; please try again later."})
             await websocket.close(1013)
             return
-        self.visitors += 1
+        self.connections += 1
         try:
-            await Visitor(
+            await Connection(
                 websocket,
-                self.offer,
+                self.catalog,
                 self.agent,
-                self._config.silence,
-                self._stagehands,
+                self._config.idle_timeout,
+                self._workers,
                 self._prepare,
-            ).stay()
+            ).run()
         finally:
-            self.visitors -= 1
+            self.connections -= 1
 
     async def _prepare(self, name: str) -> None:
-        """Compile an agent, once, in a thread of its own: nobody else has to wait for it."""
-        if name not in self._ready or (
-            self._ready[name].done() and self._ready[name].exception() is not None
+        """Compile an agent, once, in a thread of its own, so that other sessions go on."""
+        if name not in self._compiled or (
+            self._compiled[name].done() and self._compiled[name].exception() is not None
         ):
-            self._ready[name] = asyncio.create_task(self._rehearse(name))
-        await asyncio.shield(self._ready[name])  # others wait for it too
+            self._compiled[name] = asyncio.create_task(self._compile(name))
+        await asyncio.shield(self._compiled[name])  # other connections wait for it too
 
-    async def _rehearse(self, name: str) -> None:
+    async def _compile(self, name: str) -> None:
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._rehearsal, rehearse, self.offer, name)
+        await loop.run_in_executor(self._compiler, compile_agent, self.catalog, name)
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,88 +1,93 @@
-"""What one visitor has before them: controls, an episode of two agents, frames. Knows nothing of the web."""
+"""The controls, episode and frames of one user; independent of the network."""
 
+import math
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int8, UInt8
 
-from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.demo import messages
-from sensorium.demo.company import Offer
+from sensorium.demo.actors import AgentCatalog
+from sensorium.demo.episode import DeviceEpisode, Episode, Snapshot
+from sensorium.demo.host_episode import HostEpisode
 from sensorium.demo.messages import Controls, Message, pack
-from sensorium.demo.on_host import HostStage
-from sensorium.demo.senses import FROM_NOISE, PATCH, SIGMA, Patches, Wired, Wires
-from sensorium.demo.stage import DeviceStage, Stage, Standing
-from sensorium.envs import Environment
+from sensorium.demo.rewiring import (
+    FROM_NOISE,
+    PATCH,
+    SIGMA,
+    ImageRewiring,
+    RewiredImage,
+    RewiredSensors,
+    SensorRewiring,
+)
 from sensorium.errors import ConfigError
 from sensorium.policies import AttentionAgent, Policy
+from sensorium.rollout import by_kind
 from sensorium.terminal import significant
 
-_WIDEST = 320  # pixels of the picture that a world draws of itself
-_KINDS = {
-    "CartPoleSwingUpHarder": "cartpole",
-    "gym:AntBulletEnv-v0": "ant",
-    "CarRacingRoad": "road",
-}
+_LARGEST_VIEW = 320  # pixels each way of the picture that a world draws of itself
 _PAUSE = 1.2  # s of the world's time between the end of an episode and the next
 
 
 class Session:
-    """A visitor's world. `act` on what they say, `advance`, send `frame`."""
+    """Handle messages with `handle`, go on with `advance`, send `frame`."""
 
-    def __init__(self, offer: Offer, controls: Controls, heard: int = 0):
+    def __init__(self, catalog: AgentCatalog, controls: Controls, handled: int = 0):
         """Begin an episode.
 
         Args:
-            offer: The agents to choose from.
-            controls: As the visitor's link has them.
-            heard: Number of the message that has brought them.
+            catalog: The agents to choose from.
+            controls: As the user's link has them.
+            handled: Number of the message that brought them.
 
         Raises:
-            SensoriumError: There is no such agent, or it cannot live with these controls.
+            SensoriumError: There is no such agent, or the controls do not fit it.
         """
-        self._offer = offer
-        self._company = offer.company(controls.agent)
-        self._wires = self._company.wires
-        self._wires.check(controls)
+        self._catalog = catalog
+        self._actors = catalog.actors(controls.agent)
+        self._rewiring = self._actors.rewiring
+        self._rewiring.check(controls)
         self.controls = controls
-        self._dropped: UInt8[np.ndarray, "H W 3"] | None = None
-        world = self._company.world
-        self._stage: Stage = (
-            HostStage(self._company) if isinstance(world, HostWorld) else DeviceStage(self._company)
+        self._upload: UInt8[np.ndarray, "H W 3"] | None = None
+        self._world = self._actors.world
+        self._episode: Episode = by_kind(
+            self._world,
+            lambda _: DeviceEpisode(self._actors),
+            lambda host: HostEpisode(self._actors, host),
         )
         self.episode = 0
         """Number of the episode, from 1."""
-        self.heard = heard
-        """Number of the last message that was done."""
+        self.handled = handled
+        """Number of the last message that was handled."""
         self._surplus = 0.0
-        self._turn, self._age, self._rested = 0, 0, 0
-        self._drawn: Any = None
+        self._reshuffles, self._age, self._steps_since_end = 0, 0, 0
+        self._rewired: Any = None
         self._begin()
-        self._kind = self._kind_of_picture()
+        self._drawing = self._choose_drawing()
 
     @property
     def rate(self) -> int:
-        """Steps of the world's time in a second."""
-        return self._company.world.steps_per_second
+        """Steps in a second of the world's time."""
+        return self._world.steps_per_second
 
     @property
-    def picture_shape(self) -> tuple[int, ...] | None:
-        """Of backgrounds that can be dropped here; None in a world without pictures."""
-        return self._wires.shape if isinstance(self._wires, Patches) else None
+    def image_shape(self) -> tuple[int, ...] | None:
+        """Of backgrounds that can be uploaded; None in a world of scalar sensors."""
+        return self._rewiring.shape if isinstance(self._rewiring, ImageRewiring) else None
 
     @property
-    def takes_copies(self) -> bool:
-        """Whether sensors can be there several times without compiling anew for their number."""
-        return isinstance(self._wires, Wires) and not self._wires.exact
+    def fixed_size(self) -> bool:
+        """Whether copies of sensors need no compilation for their number."""
+        return isinstance(self._rewiring, SensorRewiring) and self._rewiring.fixed_size
 
-    def act(self, message: Message) -> "Session":
-        """Do what the visitor says.
+    def handle(self, message: Message) -> "Session":
+        """Do what a message asks for.
 
         Returns:
-            The session to go on with: another one if the visitor chose another agent.
+            The session to go on with: a new one if another agent was chosen.
 
         Raises:
-            SensoriumError: It cannot be done; all is as before.
+            SensoriumError: It cannot be done; nothing has changed.
         """
         after: Session = self
         match message.do:
@@ -94,205 +99,207 @@ class Session:
                 self._set({"seed": message.value})
                 self._begin()  # if it is the same seed too
             case "push":
-                self._stage.push(message.value)
+                self._episode.push(message.value)
             case "step":
                 if self.controls.paused:
                     self.advance(1)
-        after.heard = max(self.heard, message.number)
+        after.handled = max(self.handled, message.number)
         return after
 
-    def drop(self, picture: UInt8[np.ndarray, "H W 3"]) -> None:
-        """Put the visitor's own picture where the grass is."""
-        self._dropped = picture
-        self._set({"background": messages.DROPPED})
+    def upload(self, picture: UInt8[np.ndarray, "H W 3"]) -> None:
+        """Use the user's own picture as background."""
+        self._upload = picture
+        self._set({"background": messages.UPLOAD})
 
     def advance(self, steps: int) -> None:
-        """Go on by so many steps; a little after the end of an episode the next one begins."""
+        """Take some steps; a little after the end of an episode the next one begins."""
         while steps > 0:
-            if self._stage.over:
-                self._rested += steps
-                if self._rested > _PAUSE * self.rate:
+            if self._episode.over:
+                self._steps_since_end += steps
+                if self._steps_since_end > _PAUSE * self.rate:
                     self._set({"seed": (self.controls.seed + 1) % 2**31})
                 return
             every = self.controls.every
             if every and self._age >= every:
-                self._turn, self._age = self._turn + 1, 0
-                self._redraw()
+                self._reshuffles, self._age = self._reshuffles + 1, 0
+                self._rewire()
             count = min(steps, every - self._age) if every else steps
-            self._stage.advance(count, self._drawn, self.controls.copies)
+            self._episode.advance(count, self._rewired, self.controls.copies)
             steps, self._age = steps - count, self._age + count
 
     def advance_by(self, seconds: float) -> None:
-        """Go on by so much of the world's time; what is left of a step is kept for the next call."""
+        """Go on by some of the world's time; the rest of a step is kept for the next call."""
         self._surplus += seconds * self.rate
         steps = int(self._surplus + 1e-6)
         self._surplus -= steps
         self.advance(steps)
 
     def about(self) -> dict[str, Any]:
-        """What stays the same until another agent is chosen, for the page to lay itself out."""
-        company, world = self._company, self._company.world
-        card = company.agent.card
+        """Describe the agent and its world, for the layout of the page."""
+        actors, world = self._actors, self._world
+        solved = world.solved_return
         about: dict[str, Any] = {
-            "agent": company.name,
-            "agents": sorted(self._offer.sources),
-            "summary": company.agent.recipe.summary,
-            "rival": company.rival,
-            "kind": self._kind,
+            "agent": actors.name,
+            "agents": sorted(self._catalog.sources),
+            "summary": actors.agent.recipe.summary,
+            "parameters": actors.agent.card.get("parameters"),
+            "baseline": actors.baseline_name,
+            "drawing": self._drawing,
             "rate": self.rate,
             "steps": world.max_steps,
-            "parameters": card.get("parameters"),
+            "solved": solved if math.isfinite(solved) else None,
+            "failure": world.failure,
+            "can_be_pushed": world.can_be_pushed,
         }
-        if isinstance(self._wires, Patches):
-            about |= self._of_pictures(company.agent.policy, *self._wires.shape[:2])
-        elif isinstance(self._wires, Wires):
-            assert isinstance(world, Environment | HostWorld)
-            about |= {"sensors": list(world.sensor_names), "any_number": self._wires.any_number}
-            about["first_noise"] = self._wires.first_noise
+        if isinstance(self._rewiring, ImageRewiring):
+            about |= self._about_images(actors.agent.policy, *self._rewiring.shape[:2])
+        elif isinstance(self._rewiring, SensorRewiring):
+            about |= {
+                "sensors": list(world.sensor_names),
+                "any_number": self._rewiring.any_number,
+                "first_noise": self._rewiring.first_noise,
+            }
         return about
 
     @staticmethod
-    def _of_pictures(policy: Policy, height: int, width: int) -> dict[str, Any]:
-        """What the page must know to draw patches: those hidden here, and those that the agent looks at."""
+    def _about_images(policy: Policy, height: int, width: int) -> dict[str, Any]:
+        """Sizes of the patches that are hidden here, and of those that the agent attends to."""
         about = {"shape": [height, width], "patch": PATCH}
         try:
             corners, size = policy.patches(height, width)
-        except ConfigError:  # it looks at all of the picture at once
-            return {**about, "looks": "everywhere"}
-        looks = "at places" if isinstance(policy, AttentionAgent) else "anywhere"
-        return {**about, "corners": corners.tolist(), "size": size, "looks": looks}
+        except ConfigError:  # it has no patches
+            return {**about, "attends": "to all pixels"}
+        attends = "to places" if isinstance(policy, AttentionAgent) else "to contents"
+        return {**about, "corners": corners.tolist(), "size": size, "attends": attends}
 
     def scenery(self) -> list[list[float]]:
-        """What stays where it is for an episode: points (m) along a road."""
-        return np.round(self._stage.scenery(), 2).tolist()
+        """What stays in its place during an episode: points (m) along a road."""
+        return np.round(self._episode.scenery(), 2).tolist()
 
     def frame(self, number: int = 0) -> bytes:
-        """What there is to see now; see `messages.pack`. The number comes back once it is drawn."""
-        lead, rival = self._stage.standings()
+        """Pack what is to be drawn now, as `messages.pack`; the page sends `number` back once it has."""
+        agent, baseline = self._episode.snapshots()
         header: dict[str, Any] = {
             "frame": number,
-            "heard": self.heard,
+            "handled": self.handled,
             "episode": self.episode,
             "seed": self.controls.seed,
-            "turn": self._turn,
-            "lead": _score(lead),
-            "rival": _score(rival) if rival else None,
+            "reshuffles": self._reshuffles,
+            "agent": _score(agent),
+            "baseline": _score(baseline) if baseline else None,
         }
-        arrays = {"body": lead.body}
-        if isinstance(self._drawn, Wired):
-            arrays |= self._numbers(lead)
+        arrays = {"pose": agent.pose}
+        if isinstance(self._rewired, RewiredSensors):
+            arrays |= self._sensor_arrays(agent, self._rewired)
         else:
-            arrays |= self._picture(lead)
-        if rival is not None:
-            arrays["rival_body"] = rival.body
-        if self._kind == "drawn" and (view := self._stage.view()) is not None:
+            arrays |= self._image_arrays(agent, self._rewired)
+        if baseline is not None:
+            arrays["baseline_pose"] = baseline.pose
+        if self._drawing == "rendered" and (view := self._episode.render()) is not None:
             arrays["view"] = _shrunk(view)
-        if lead.inside is not None:
-            arrays["action"] = _small(lead.inside.action)
-            if lead.inside.code is not None:
-                arrays["code"] = _small(lead.inside.code.reshape(-1))
+        if agent.trace is not None:
+            arrays["action"] = _as_bytes(agent.trace.action)
+            if agent.trace.code is not None:
+                arrays["code"] = _as_bytes(agent.trace.code.reshape(-1))
         return pack(header, arrays)
 
     def close(self) -> None:
         """Free what it holds."""
-        self._stage.close()
+        self._episode.close()
 
-    def _kind_of_picture(self) -> str:
-        """What the page draws of the world: a body it knows, what is seen, what is drawn, or nothing."""
-        name = self._company.agent.recipe.env
-        if isinstance(self._wires, Patches):
-            return "picture"
-        if name in _KINDS:
-            return _KINDS[name]
-        return "nothing" if self._stage.view() is None else "drawn"
+    def _choose_drawing(self) -> str:
+        """How the page draws the world: its images, its pose, a picture by the world itself, or nothing."""
+        if isinstance(self._rewiring, ImageRewiring):
+            return "image"
+        if self._world.drawing:
+            return self._world.drawing
+        return "none" if self._episode.render() is None else "rendered"
 
     def _begin(self) -> None:
-        self._turn = self._age = self._rested = 0
+        self._reshuffles = self._age = self._steps_since_end = 0
         self.episode += 1
-        self._span: Any = 1e-6
-        self._redraw()
-        self._stage.begin(self.controls.seed, self._drawn)
+        self._largest: Any = 1e-6
+        self._rewire()
+        self._episode.reset(self.controls.seed, self._rewired)
 
     def _set(self, changes: dict[str, Any]) -> "Session":
         controls = messages.change(self.controls, changes)
         if controls.agent != self.controls.agent:
-            return Session(self._offer, controls)
-        self._wires.check(controls)
+            return Session(self._catalog, controls)
+        self._rewiring.check(controls)
         before, self.controls = self.controls, controls
         if controls.wiring != before.wiring or controls.every != before.every:
-            self._turn = self._age = 0
-        seats = self._wires.seats(self._drawn)
-        self._redraw()
-        if self._wires.seats(self._drawn) != seats:
-            self._stage.rewire(self._drawn)
+            self._reshuffles = self._age = 0
+        inputs = self._rewiring.inputs(self._rewired)
+        self._rewire()
+        if self._rewiring.inputs(self._rewired) != inputs:
+            self._episode.resize(self._rewired)
         if controls.seed != before.seed:
             self._begin()
         return self
 
-    def _redraw(self) -> None:
-        self._drawn = self._wires.draw(self.controls, self._turn, self._dropped)
+    def _rewire(self) -> None:
+        self._rewired = self._rewiring.rewire(self.controls, self._reshuffles, self._upload)
 
-    def _numbers(self, lead: Standing) -> dict[str, np.ndarray]:
-        """Who sits where, what they say, who is listened to."""
-        assert isinstance(self._wires, Wires)
-        count = self._wires.channels(self.controls)
-        source = self._drawn.source[:count]
-        wire = self._drawn.wire[:count]
-        arrays = {"source": source, "wire": wire}
-        if lead.inside is None:
+    def _sensor_arrays(self, agent: Snapshot, rewired: RewiredSensors) -> dict[str, np.ndarray]:
+        """Of each used input: its channel and sensor, its reading, and the attention to it."""
+        assert isinstance(self._rewiring, SensorRewiring)
+        source, used = self._rewiring.source(rewired), int(rewired.used)
+        arrays = {"source": source, "channel": np.asarray(rewired.channel[:used])}
+        if agent.trace is None:
             return arrays
-        # A bar is of full length where its sensor has read the most so far
-        assert lead.observation is not None
-        self._span = np.maximum(self._span, np.abs(lead.observation))
-        spans = np.where(source == FROM_NOISE, 3 * SIGMA, self._span[np.maximum(source, 0)])
-        arrays["level"] = _small(lead.inside.arrived[:count] / spans)
-        if lead.inside.attention is not None:
-            arrays["attention"] = _small(lead.inside.attention[:, :count].T)
+        # A bar has full length where its sensor has read the most so far
+        assert agent.observation is not None
+        self._largest = np.maximum(self._largest, np.abs(agent.observation))
+        lengths = np.where(source == FROM_NOISE, 3 * SIGMA, self._largest[np.maximum(source, 0)])
+        arrays["level"] = _as_bytes(agent.trace.arrived[:used] / lengths)
+        if agent.trace.attention is not None:
+            arrays["attention"] = _as_bytes(agent.trace.attention[:, :used].T)
         return arrays
 
-    def _picture(self, lead: Standing) -> dict[str, np.ndarray]:
-        """What there is, what of it arrives, what is looked at."""
-        assert lead.observation is not None
-        picture = np.asarray(lead.observation, np.uint8)
-        arrays = {"picture": picture, "hidden": self._drawn.hidden.astype(np.uint8)}
-        if lead.inside is None:
+    def _image_arrays(self, agent: Snapshot, rewired: RewiredImage) -> dict[str, np.ndarray]:
+        """The observation, the same after the perturbation, and the attention to each patch."""
+        assert agent.observation is not None
+        image = np.asarray(agent.observation, np.uint8)
+        arrays = {"image": image, "hidden": rewired.hidden.astype(np.uint8)}
+        if agent.trace is None:
             return arrays
-        if self._drawn.changes_anything:
-            arrays["arrived"] = np.asarray(lead.inside.arrived, np.uint8)
-        if lead.inside.attention is not None:
-            arrays["looked"] = lead.inside.attention.sum(0).astype(np.float32)
+        if rewired.changes_anything:
+            arrays["arrived"] = np.asarray(agent.trace.arrived, np.uint8)
+        if agent.trace.attention is not None:
+            arrays["importance"] = np.asarray(agent.trace.attention).sum(0).astype(np.float32)
         return arrays
 
 
-def rehearse(offer: Offer, agent: str) -> None:
-    """Compile all that visitors' clicks may need of an agent; SensoriumError if it cannot be shown."""
-    session = Session(offer, Controls(agent=agent))
-    copies = range(1, messages.MOST_COPIES + 1) if session.takes_copies else (1,)
+def compile_agent(catalog: AgentCatalog, agent: str) -> None:
+    """Compile all that controls may need of an agent; SensoriumError if it cannot be shown."""
+    session = Session(catalog, Controls(agent=agent))
+    copies = range(1, messages.MOST_COPIES + 1) if session.fixed_size else (1,)
     for number in reversed(copies):
-        session.act(Message("set", 0, {"copies": number}))
+        session.handle(Message("set", 0, {"copies": number}))
         session.advance(1)
-    session.act(Message("push", 0, 0.0))
+    session.handle(Message("push", 0, 0.0))
     session.frame()
     session.close()
 
 
-def _score(standing: Standing) -> dict[str, Any]:
+def _score(snapshot: Snapshot) -> dict[str, Any]:
     return {
-        "total": significant(standing.total),
-        "time": standing.time,
-        "ended": standing.ended,
+        "total": significant(snapshot.total),
+        "time": snapshot.time,
+        "ended": snapshot.ended,
     }
 
 
 def _shrunk(picture: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "h w 3"]:
-    """A picture of at most so many pixels each way."""
+    """Scale a picture down to the largest that is sent."""
     from PIL import Image
 
     image = Image.fromarray(picture)
-    image.thumbnail((_WIDEST, _WIDEST))
+    image.thumbnail((_LARGEST_VIEW, _LARGEST_VIEW))
     return np.asarray(image)
 
 
-def _small(values: Any) -> Int8[np.ndarray, "..."]:
+def _as_bytes(values: Any) -> Int8[np.ndarray, "..."]:
     """Numbers from -1 to 1 in a byte each."""
     return np.rint(127 * np.clip(values, -1, 1)).astype(np.int8)

@@ -1,9 +1,9 @@
-"""The demo as a folder of plain files: cart-pole, agents and page run in the browser, nothing is served.
+"""Export the demo as plain files: cart-pole, agents and page run in the browser, without a server.
 
 sensorium demo --export DIR
 
-The page opens from a web server or by a double click. What is in `static/` is copied as it is; only
-`weights.js` is made: weights as decimal numbers that read back as the very float32.
+The page opens from a web server or by a double click. `static/` is copied as it is; `weights.js` is written:
+weights as decimal numbers that read back as the same float32.
 """
 
 import os
@@ -23,9 +23,9 @@ from sensorium.serialisation import format_json
 from sensorium.zoo import load
 
 WORLD = "CartPoleSwingUpHarder"
-RIVAL = "cartpole-fnn"
-BESIDE = ("cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-reshuffle")
-"""Agents that one can choose on the page, beside the one that it is made for."""
+BASELINE = "cartpole-fnn"
+ALTERNATIVES = ("cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-reshuffle")
+"""Further agents to choose from on the page."""
 _STATIC = Path(__file__).parent / "static"
 
 
@@ -78,15 +78,15 @@ def _weights(agent: str) -> str:
     """All agents of the page, as JSON."""
     first = load(agent)
     if first.recipe.env != WORLD:
-        raise ConfigError(f"The page runs {WORLD}, but {first.name} lives in {first.recipe.env}.")
+        raise ConfigError(f"The page runs {WORLD}, but {first.name} is for {first.recipe.env}.")
     agents = {first.name: _sensory(first.name, first.policy)}
-    for name in BESIDE:
+    for name in ALTERNATIVES:
         if name not in agents:
             agents[name] = _sensory(name, load(name).policy)
-    rival = load(RIVAL).policy
-    assert isinstance(rival, FeedForwardPolicy)
-    fixed = {"scales": rival.input_scales, "layers": _layers(rival)}
-    return format_json({"agents": agents, "rival": {"name": RIVAL, **fixed}})
+    baseline = load(BASELINE).policy
+    assert isinstance(baseline, FeedForwardPolicy)
+    fixed = {"scales": baseline.input_scales, "layers": _layers(baseline)}
+    return format_json({"agents": agents, "baseline": {"name": BASELINE, **fixed}})
 
 
 def _sensory(name: str, policy: Policy) -> dict[str, Any]:
@@ -103,11 +103,11 @@ def _sensory(name: str, policy: Policy) -> dict[str, Any]:
         "inputs": _numbers(layer.lstm.weight_ih),
         "recurrent": _numbers(layer.lstm.weight_hh),
         "bias": _numbers(layer.lstm.bias_ih + layer.lstm.bias_hh),
-        "look": _numbers(queries @ layer.key_weight * scale),
-        "lookBias": _numbers(np.broadcast_to(np.asarray(bias * scale), layer.num_queries)),
+        "queries": _numbers(queries @ layer.key_weight * scale),
+        "queryBias": _numbers(np.broadcast_to(np.asarray(bias * scale), layer.num_queries)),
         "layers": _layers(policy),
         "codeScale": policy.code_scale,
-        "hearsCode": policy.code_feedback,
+        "codeFeedback": policy.code_feedback,
     }
 
 

@@ -6,9 +6,13 @@
 A world writes `reset_env`, `step_env` and a few facts; this base adds the time limit, and the auto-reset
 with `info["final_observation"]`. Rollout engines, which run one episode per key, call `reset_env` and
 `advance`, where nothing is reset. Transitions keep their gradients.
+
+What the demo, videos and tables ask of a world, wherever it runs, is in `World`, with defaults: they know no
+world by its name.
 """
 
 import abc
+import math
 from functools import partial
 from typing import Any, ClassVar
 
@@ -24,7 +28,7 @@ StepResult = tuple[Sensed, PyTree, Scalar, Flag, Flag, dict[str, Any]]
 
 
 class World(abc.ABC):
-    """What every world says of itself, wherever it runs."""
+    """What every world says of itself, wherever it runs; what is not abstract has a default."""
 
     @property
     @abc.abstractmethod
@@ -42,6 +46,17 @@ class World(abc.ABC):
         return senses_of(self.observation_shape)
 
     @property
+    def raw_senses(self) -> Senses:
+        """The same before any perturbation."""
+        return self.senses
+
+    @property
+    def sensor_names(self) -> tuple[str, ...]:
+        """What each channel of an unperturbed observation is; none where pictures are shown."""
+        count = self.raw_senses
+        return tuple(f"sensor {i}" for i in range(count)) if isinstance(count, int) else ()
+
+    @property
     @abc.abstractmethod
     def num_actions(self) -> int:
         """A, each in [-1, 1]."""
@@ -52,14 +67,44 @@ class World(abc.ABC):
         """T, the step at which an episode is truncated."""
 
     @property
+    def solved_return(self) -> float:
+        """A return from which on an episode counts as solved; infinity if nobody has set one."""
+        return math.inf
+
+    @property
+    def scored_episodes(self) -> int:
+        """How many episodes a score is usually over."""
+        return 1000
+
+    @property
     def steps_per_second(self) -> int:
-        """Of the world's own time, for videos; 50 if a world does not say."""
+        """Of the world's own time, for videos and the demo; 50 if a world does not say."""
         return 50
 
     @property
-    @abc.abstractmethod
-    def solved_return(self) -> float:
-        """A return from which on an episode counts as solved."""
+    def on_host(self) -> bool:
+        """Whether it is simulated in processes of the host, rather than on the device."""
+        return False
+
+    @property
+    def host_twin(self) -> str | None:
+        """The name of the same world on the host (`gym:` and an id), where agents are scored too; or None."""
+        return None
+
+    @property
+    def drawing(self) -> str:
+        """How the demo's page draws `pose` (`demo/page/world.js`); empty to show pictures by the world."""
+        return ""
+
+    @property
+    def failure(self) -> str:
+        """What it means that the world, and not its time limit, ends an episode: "left the track"."""
+        return "ended"
+
+    @property
+    def can_be_pushed(self) -> bool:
+        """Whether `push` does something."""
+        return False
 
 
 class Environment(World):
@@ -68,18 +113,10 @@ class Environment(World):
     id: ClassVar[str]
     """Name in `sensorium.envs.make`."""
 
-    scored_episodes: ClassVar[int] = 1000
-    """How many episodes a score is usually over."""
-
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """(N,) for scalar sensors, of float32; (H, W, 3) for pictures, of uint8."""
         return (self.num_sensors,)
-
-    @property
-    @abc.abstractmethod
-    def sensor_names(self) -> tuple[str, ...]:
-        """What each channel of an unperturbed observation is."""
 
     @property
     @abc.abstractmethod
@@ -127,6 +164,41 @@ class Environment(World):
         """A picture of `state` to look at, RGB; None, as here, if the world does not draw itself."""
         del state
         return None
+
+    def pose(self, state: PyTree) -> Float[Array, " numbers"]:
+        """Where the body is, in numbers that `drawing` understands; none by default."""
+        del state
+        return jnp.zeros(0)
+
+    def scenery(self, state: PyTree) -> Float[np.ndarray, "points 2"]:
+        """What stays in its place during an episode: points (m) of a road; none by default."""
+        del state
+        return np.zeros((0, 2), np.float32)
+
+    def push(self, state: PyTree, strength: float) -> PyTree:
+        """Push the body.
+
+        Args:
+            state: Of the world.
+            strength: From -1 (full strength to the left) to 1.
+
+        Returns:
+            The state after it; the same by default.
+        """
+        del strength
+        return state
+
+    def split(self, state: PyTree) -> tuple[PyTree, PyTree]:
+        """Separate what steps change from what stays for an episode, so that the latter is not copied.
+
+        By default everything may change.
+        """
+        return state, ()
+
+    def join(self, changing: PyTree, constant: PyTree) -> PyTree:
+        """Put both parts of `split` together."""
+        del constant
+        return changing
 
     def critic_features(self, state: PyTree) -> Float[Array, " F"]:
         """The true state for a critic in training, unperturbed and in fixed order, of size about 1.

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, UInt8
 
 from sensorium.envs.base import Environment
+from sensorium.envs.drawing import draw_cartpole
 from sensorium.types import Action, Flag, Key, Observation, Scalar
 
 
@@ -71,6 +72,8 @@ class CartPoleParams:
 
 jax.tree_util.register_dataclass(CartPoleParams)
 
+_PUSH = 1.5  # m/s, of full strength
+
 
 @dataclasses.dataclass(frozen=True)
 class CartPoleSwingUpHarder(Environment):
@@ -106,6 +109,9 @@ class CartPoleSwingUpHarder(Environment):
     max_steps = 1000
     steps_per_second = round(1 / CartPoleParams.time_step)
     solved_return = 700.0
+    drawing = "cartpole"
+    failure = "left the track"
+    can_be_pushed = True
 
     @property
     def default_params(self) -> CartPoleParams:
@@ -149,10 +155,22 @@ class CartPoleSwingUpHarder(Environment):
         )
 
     def draw(self, state: CartPoleState) -> UInt8[np.ndarray, "height width 3"]:
-        """The cart on its track and the pole; see `drawing.draw_cartpole`."""
-        from sensorium.envs.drawing import draw_cartpole  # which knows the state from here
+        """Draw the cart on its track and the pole, with the published lengths."""
+        params = self.default_params
+        return draw_cartpole(
+            float(state.position),
+            float(state.angle),
+            track=params.track,
+            pole_length=params.pole_length,
+        )
 
-        return draw_cartpole(state)
+    def pose(self, state: CartPoleState) -> Float[Array, "2"]:
+        """Position of the cart (m) and angle of the pole (rad)."""
+        return jnp.stack([state.position, state.angle])
+
+    def push(self, state: CartPoleState, strength: float) -> CartPoleState:
+        """Add up to 1.5 m/s to the velocity of the cart."""
+        return state._replace(velocity=state.velocity + np.float32(_PUSH * strength))
 
     def critic_features(self, state: CartPoleState) -> Float[Array, "5"]:
         """The five sensors, velocities divided by 10 and the position by 2.4."""

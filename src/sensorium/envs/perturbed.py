@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int, UInt8
 from sensorium.envs.base import Environment
 from sensorium.perturbations.perturbation import Perturbation
 from sensorium.seeding import stream
-from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, shape_of
+from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, Senses, shape_of
 
 
 class PerturbedState(NamedTuple):
@@ -37,6 +37,11 @@ class Perturbed(Environment):
     def observation_shape(self) -> tuple[int, ...]:
         """After the perturbation."""
         return shape_of(self.perturbation.arriving(self.world.senses))
+
+    @property
+    def raw_senses(self) -> Senses:
+        """What the world shows before the perturbation."""
+        return self.world.raw_senses
 
     @property
     def num_sensors(self) -> int:
@@ -68,6 +73,11 @@ class Perturbed(Environment):
     def solved_return(self) -> float:
         """As in the world."""
         return self.world.solved_return
+
+    @property
+    def scored_episodes(self) -> int:
+        """As in the world."""
+        return self.world.scored_episodes
 
     @property
     def default_params(self) -> Any:

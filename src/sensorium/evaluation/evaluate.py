@@ -8,7 +8,6 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from sensorium.envs import WORLDS
 from sensorium.errors import ConfigError
 from sensorium.evaluation.statistics import Summary, summarise
 from sensorium.perturbations import HideRows, Identity, Perturbation, compose
@@ -66,11 +65,6 @@ def evaluation_keys(seed: Seed, episodes: int) -> Keys:
         raise ConfigError(f"An evaluation needs at least 1 episode, got {episodes}.")
     key = jax.random.fold_in(key_of(seed), _EVALUATION)
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, np.arange(episodes))
-
-
-def usual_episodes(env: str) -> int:
-    """How many episodes the papers score a world with: 1,000, but 100 of CarRacing and on the host."""
-    return WORLDS[env].scored_episodes if env in WORLDS else 100
 
 
 def as_shown(policy: Policy, perturbation: Perturbation) -> Perturbation:

@@ -82,8 +82,8 @@ def recovery_curve(policy: Policy, world: Environment, keys: Keys, at: int = 500
         at: The step of the shuffle.
 
     Returns:
-        Curves over all steps, of the episodes with a mean reward of at least 0.7 over the 50 steps
-        before the shuffle: those that are lost from the start would only blur them.
+        Curves over all steps, of the episodes whose mean reward over the 50 steps before the shuffle is at
+        least that of a solved episode: those that are lost from the start would only blur them.
 
     Raises:
         ConfigError: `at` is outside of an episode, or in no episode was the agent doing well.
@@ -94,7 +94,7 @@ def recovery_curve(policy: Policy, world: Environment, keys: Keys, at: int = 500
         )
     plain = run_episodes(policy, world, keys).rewards
     shuffled = run_episodes(policy, Perturbed(world, ShuffleOnce(at)), keys).rewards
-    well = jnp.mean(plain[:, at - 50 : at], axis=1) >= 0.7
+    well = jnp.mean(plain[:, at - 50 : at], axis=1) >= world.solved_return / world.max_steps
     if not bool(jnp.any(well)):
         raise ConfigError(
             f"In none of {len(keys)} episodes was the agent doing well at step {at}; "

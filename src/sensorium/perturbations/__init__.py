@@ -75,5 +75,6 @@ for _part in (
     Reshuffle,
     Shuffle,
     ShufflePatches,
+    Silence,
 ):
     register(_part)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sensorium.envs import WORLDS
 from sensorium.errors import RunError, SensoriumError, did_you_mean
 from sensorium.policies import Policy
 from sensorium.recipes import ant, car_racing, cartpole
@@ -20,6 +21,20 @@ RECIPES: dict[str, Recipe] = {
     recipe.name: recipe for recipe in (*ant.RECIPES, *car_racing.RECIPES, *cartpole.RECIPES)
 }
 """Every recipe by its name."""
+
+BASELINES: tuple[Recipe, ...] = tuple(
+    RECIPES[name] for name in ("cartpole-fnn", "ant-fnn", "carracing-cnn")
+)
+"""Of each world the agent that knows its inputs by their places, for others to be compared with."""
+
+
+def baseline(env: str) -> Recipe | None:
+    """The one of `BASELINES` for a world or its twin on the host; None if there is none."""
+    for recipe in BASELINES:
+        twin = WORLDS[recipe.env]().host_twin if recipe.env in WORLDS else None
+        if env in (recipe.env, twin):
+            return recipe
+    return None
 
 
 def find(name: str) -> Recipe:

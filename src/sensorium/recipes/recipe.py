@@ -11,12 +11,12 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from sensorium.envs import WORLDS, World
+from sensorium.envs import World
 from sensorium.errors import ConfigError, UnknownNameError, did_you_mean
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, PolicyConfig
 from sensorium.registry import Parts, home_of, name_of, register
-from sensorium.rollout import ON_HOST, Engine, make_world
+from sensorium.rollout import Engine, check_world_name, make_world
 from sensorium.seeding import check_seed
 from sensorium.training import Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key
@@ -152,8 +152,7 @@ class Recipe:
             recipe = _decode(value, Recipe)
             if not isinstance(recipe, Recipe):
                 raise ConfigError(f"Expected a recipe, got {type(recipe).__name__}.")
-            if not recipe.env.startswith(ON_HOST) and recipe.env not in WORLDS:
-                raise did_you_mean("world", recipe.env, WORLDS)
+            check_world_name(recipe.env)
         except UnknownNameError as error:
             if not needs:
                 raise

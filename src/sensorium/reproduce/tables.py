@@ -15,7 +15,7 @@ from sensorium.evaluation.report import score_table, watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
 from sensorium.policies import FeedForwardPolicy, Policy, to_vector
 from sensorium.reproduce.published import Row
-from sensorium.rollout import ON_HOST
+from sensorium.rollout import make_world
 from sensorium.serialisation import write_json
 from sensorium.zoo import load, names
 
@@ -83,7 +83,7 @@ def _scored(
     policy: Policy, name: str, env: str, senses: Perturbation, episodes: int, seed: int, out: Path
 ) -> Scores:
     """A score; on the host measured only if there is none yet of these weights in these episodes."""
-    if not env.startswith(ON_HOST):
+    if not make_world(env).on_host:
         return watched(policy, name, env, senses, episodes, seed)
     asked = (env, repr(senses), episodes, seed, repr(policy))
     digest = hashlib.sha256(repr(asked).encode() + np.asarray(to_vector(policy)).tobytes())

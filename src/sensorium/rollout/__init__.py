@@ -8,8 +8,9 @@ from sensorium.rollout.engine import DeviceEngine as DeviceEngine
 from sensorium.rollout.engine import Engine as Engine
 from sensorium.rollout.fused import fused_returns as fused_returns
 from sensorium.rollout.host import HostEngine as HostEngine
-from sensorium.rollout.select import ON_HOST as ON_HOST
 from sensorium.rollout.select import EngineConfig as EngineConfig
+from sensorium.rollout.select import by_kind as by_kind
+from sensorium.rollout.select import check_world_name as check_world_name
 from sensorium.rollout.select import make_world as make_world
 from sensorium.rollout.select import open_engine as open_engine
 from sensorium.rollout.sharding import each_share as each_share

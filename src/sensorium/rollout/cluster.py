@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -18,14 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.envs import Environment, World
+from sensorium.envs import World
 from sensorium.errors import ClusterError, MissingExtraError, SensoriumError
 from sensorium.policies import Policy, as_population
 from sensorium.rollout.address import answers
 from sensorium.rollout.device import Episode
-from sensorium.rollout.engine import DeviceEngine, Engine
-from sensorium.rollout.host import HostEngine
+from sensorium.rollout.engine import Engine
 from sensorium.types import Keys, PyTree
 
 LANES = 32
@@ -40,6 +39,7 @@ class Portion:
     """Some individuals of a population, as a task receives them."""
 
     world: World
+    open_engine: Callable[[World], Engine]
     static: PyTree
     parameters: PyTree
     key_data: np.ndarray
@@ -52,11 +52,14 @@ class ClusterEngine(Engine):
 
     here = False
 
-    def __init__(self, world: World, address: str | None = None):
+    def __init__(
+        self, world: World, open_engine: Callable[[World], Engine], address: str | None = None
+    ):
         """Join a cluster, or start one on this machine.
 
         Args:
             world: The world, of any kind.
+            open_engine: Opens the engine of a task, in a process of one core; see `select.task_engine`.
             address: Of the head, as `ray start` prints it (`192.168.1.1:6379`), `auto` for the cluster
                 that this machine belongs to; None starts one.
 
@@ -65,6 +68,7 @@ class ClusterEngine(Engine):
             ClusterError: There is no cluster at that address.
         """
         self.world = world
+        self._open_engine = open_engine
         self._ray = _import_ray()
         self._joined = not self._ray.is_initialized()
         if self._joined:
@@ -117,6 +121,7 @@ class ClusterEngine(Engine):
             self._task.remote(
                 Portion(
                     self.world,
+                    self._open_engine,
                     static,
                     jax.tree.map(lambda leaf: leaf[top : top + height], parameters),
                     key_data[left : left + width],
@@ -155,7 +160,7 @@ class ClusterEngine(Engine):
 
 def _run(portion: Portion) -> Any:
     """What a task does: run a portion with an engine that its process keeps for the next."""
-    engine = _engine(portion.world)
+    engine = _engine(portion.open_engine, portion.world)
     policies = eqx.combine(jax.tree.map(jnp.asarray, portion.parameters), portion.static)
     keys = jax.random.wrap_key_data(jnp.asarray(portion.key_data))
     if not portion.whole:
@@ -164,16 +169,13 @@ def _run(portion: Portion) -> Any:
 
 
 @functools.lru_cache(maxsize=1)
-def _engine(world: World) -> Engine:
-    if isinstance(world, HostWorld):
-        return HostEngine(world, workers=0, lanes=LANES)
-    assert isinstance(world, Environment)
-    return DeviceEngine(world)
+def _engine(open_engine: Callable[[World], Engine], world: World) -> Engine:
+    return open_engine(world)
 
 
 def episodes_of_a_task(world: World) -> int:
     """How many, at most."""
-    return LANES if isinstance(world, HostWorld) else DEVICE_EPISODES
+    return LANES if world.on_host else DEVICE_EPISODES
 
 
 def _import_ray() -> Any:

@@ -1,18 +1,20 @@
 """The world of a name, and the engine that it needs or that was asked for."""
 
 import dataclasses
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeVar
 
 from sensorium.bridges.from_gymnasium import HostWorld, make_host_world
-from sensorium.envs import Environment, World, make
-from sensorium.errors import ConfigError
+from sensorium.envs import WORLDS, Environment, World, make
+from sensorium.errors import ConfigError, did_you_mean
 from sensorium.perturbations import Perturbation
-from sensorium.rollout.cluster import ClusterEngine
+from sensorium.rollout.cluster import LANES, ClusterEngine
 from sensorium.rollout.distributed import DistributedEngine, join
 from sensorium.rollout.engine import DeviceEngine, Engine
 from sensorium.rollout.host import HostEngine
 
-ON_HOST = "gym:"
+_ON_HOST = "gym:"
+_Made = TypeVar("_Made")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +51,28 @@ def make_world(
         ConfigError: It is a Gymnasium environment with spaces that agents cannot work with, or has
             no reward of its own for training.
     """
-    if name.startswith(ON_HOST):
-        return make_host_world(name.removeprefix(ON_HOST), perturbation, training_reward)
+    if name.startswith(_ON_HOST):
+        return make_host_world(name.removeprefix(_ON_HOST), perturbation, training_reward)
     return make(name, perturbation, training=training_reward)
+
+
+def check_world_name(name: str) -> None:
+    """UnknownNameError if `name` is neither a registered world nor one on the host; opens nothing."""
+    if not name.startswith(_ON_HOST) and name not in WORLDS:
+        raise did_you_mean("world", name, WORLDS)
+
+
+def by_kind(
+    world: World, device: Callable[[Environment], _Made], host: Callable[[HostWorld], _Made]
+) -> _Made:
+    """What `device` makes of a world on the device, or `host` of one on the host.
+
+    The only place that tells the two kinds apart: others ask the world, or call this.
+    """
+    if isinstance(world, HostWorld):
+        return host(world)
+    assert isinstance(world, Environment)
+    return device(world)
 
 
 def open_engine(world: World, config: EngineConfig | None = None) -> Engine:
@@ -77,16 +98,18 @@ def open_engine(world: World, config: EngineConfig | None = None) -> Engine:
             raise ConfigError(
                 "A Ray cluster has as many workers as cores: it takes no number of them."
             )
-        return ClusterEngine(world, config.address)
+        return ClusterEngine(world, task_engine, config.address)
     if config.address is not None:
         raise ConfigError("An address goes with --engine ray or --engine jax.")
     return _local_engine(world, config.workers)
 
 
+def task_engine(world: World) -> Engine:
+    """The engine of a task of a cluster, which has one core."""
+    return by_kind(world, DeviceEngine, lambda host: HostEngine(host, workers=0, lanes=LANES))
+
+
 def _local_engine(world: World, workers: int | None) -> Engine:
-    if isinstance(world, Environment):
-        if workers is not None:
-            raise ConfigError("Workers simulate worlds on the host; this one lives on the device.")
-        return DeviceEngine(world)
-    assert isinstance(world, HostWorld)
-    return HostEngine(world, workers=workers)
+    if workers is not None and not world.on_host:
+        raise ConfigError("Workers simulate worlds on the host; this one runs on the device.")
+    return by_kind(world, DeviceEngine, lambda host: HostEngine(host, workers=workers))

@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import sensorium
-from sensorium.envs import Environment
 from sensorium.errors import ConfigError, ExportError, MissingExtraError
 from sensorium.layers import patch_votes
 from sensorium.policies import Policy, Trace, num_parameters
@@ -82,7 +81,7 @@ def export(agent: Agent, path: Path | str) -> Exported:
         "summary": agent.recipe.summary,
         "world": agent.recipe.env,
     }
-    if isinstance(world, Environment) and isinstance(world.senses, int):
+    if isinstance(world.raw_senses, int):
         facts["sensor_names"] = format_json(world.sensor_names)
     return export_policy(agent.policy, world.senses, path, facts)
 

@@ -12,7 +12,7 @@ import tyro
 from rich.console import Console
 
 from sensorium.errors import ConfigError
-from sensorium.evaluation import Scores, evaluate, usual_episodes
+from sensorium.evaluation import Scores, evaluate
 from sensorium.perturbations import (
     MODIFICATIONS,
     SCENES,
@@ -27,7 +27,7 @@ from sensorium.perturbations import (
 )
 from sensorium.policies import FeedForwardPolicy, VisionPolicy, num_parameters
 from sensorium.recipes import Recipe
-from sensorium.rollout import ON_HOST, make_world
+from sensorium.rollout import make_world
 from sensorium.serialisation import read_header, write_json
 from sensorium.terminal import significant
 from sensorium.training.checkpoints import BEST, LAST
@@ -42,7 +42,7 @@ SENSES: tuple[Perturbation, ...] = (
     Reshuffle(100),
 )
 """What every agent is scored under."""
-ON_HOST_TOO = (Reshuffle(500),)
+HOST_SENSES = (Reshuffle(500),)
 """And the ant beyond that (AN Table 6)."""
 OF_PICTURES: tuple[Perturbation, ...] = (
     Identity(),
@@ -53,8 +53,6 @@ OF_PICTURES: tuple[Perturbation, ...] = (
 """What every agent of pictures is scored under."""
 OF_PATCHES = (ShufflePatches(every=25), ShufflePatches(every=100))
 """And those that do not mind the order of patches beyond that."""
-TWINS = {"CarRacing": "gym:CarRacing-v3"}
-"""The world that another is a twin of, where agents are scored as well, unperturbed."""
 
 
 def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str = "") -> Path:
@@ -71,8 +69,8 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
     """
     agent = load(run)
     recipe = _without_paths(agent.recipe)
-    on_host = agent.recipe.env.startswith(ON_HOST)
-    episodes = episodes or usual_episodes(agent.recipe.env)
+    world = make_world(agent.recipe.env)
+    episodes = episodes or world.scored_episodes
     card: dict[str, Any] = {
         "name": agent.name,
         "summary": agent.recipe.summary,
@@ -84,18 +82,17 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
         "scores": {},
     }
     fixed = isinstance(agent.policy, FeedForwardPolicy)
-    pictures = not isinstance(agent.recipe.make_world().senses, int)
-    asked = OF_PICTURES if pictures else SENSES + (ON_HOST_TOO if on_host else ())
+    pictures = not isinstance(world.senses, int)
+    asked = OF_PICTURES if pictures else SENSES + (HOST_SENSES if world.on_host else ())
     asked += OF_PATCHES if isinstance(agent.policy, VisionPolicy) else ()
     for senses in asked[:2] if fixed else asked:
         if not _takes(agent, senses):
             continue
         scores = evaluate(agent.policy, agent.recipe.env, senses, episodes=episodes, seed=seed)
         card["scores"][str(senses)] = _written(scores)
-    if agent.recipe.env in TWINS:
-        twin = TWINS[agent.recipe.env]
-        scores = evaluate(agent.policy, twin, episodes=episodes, seed=seed)
-        card["scores"][f"in {twin.removeprefix(ON_HOST)}"] = _written(scores)
+    if world.host_twin is not None:
+        scores = evaluate(agent.policy, world.host_twin, episodes=episodes, seed=seed)
+        card["scores"][f"in {world.host_twin.partition(':')[2]}"] = _written(scores)
     target = zoo_directory() / f"{agent.name}.safetensors"
     Agent(agent.policy, recipe, {}).save(target)
     write_json(target.with_suffix(".json"), card)

@@ -1,14 +1,14 @@
-// The worlds: a cart with its pole, an ant of sticks, a car on its road.
+// Draw worlds from their poses: a cart with its pole, an ant of sticks, a car on its road.
 
 import { colour, open } from "./canvas.js";
 
 const TRACK = 2.4, POLE = 0.6; // m
 
-export function cartpole(canvas, body, action, ghost) {
+export function cartpole(canvas, pose, action, baseline) {
   const { pen, width, height } = open(canvas);
   const scale = Math.min(width / (2 * TRACK + 0.9), height / 1.75);
   const middle = width / 2, ground = height * 0.56;
-  const [position, angle] = body;
+  const [position, angle] = pose;
   const x = middle + position * scale;
   pen.lineCap = pen.lineJoin = "round";
   pen.strokeStyle = colour("line");
@@ -22,13 +22,13 @@ export function cartpole(canvas, body, action, ghost) {
     pen.lineTo(middle + side * TRACK * scale, rail + 9);
   }
   pen.stroke();
-  pen.globalAlpha = ghost ? 0.75 : 1;
-  pen.fillStyle = colour(ghost ? "ghost" : "cart");
+  pen.globalAlpha = baseline ? 0.75 : 1;
+  pen.fillStyle = colour(baseline ? "baseline" : "cart");
   pen.beginPath();
   pen.roundRect(x - 0.21 * scale, ground - 0.095 * scale, 0.42 * scale, 0.19 * scale, 0.05 * scale);
   pen.fill();
   if (Math.abs(action) > 0.03) arrow(pen, x, rail + 0.14 * scale, action * 0.5 * scale);
-  pen.strokeStyle = colour(ghost ? "ghost" : "pole");
+  pen.strokeStyle = colour(baseline ? "baseline" : "pole");
   pen.lineWidth = Math.max(4, 0.065 * scale);
   pen.beginPath();
   pen.moveTo(x, ground);
@@ -59,8 +59,8 @@ function arrow(pen, x, y, length) {
   pen.stroke();
 }
 
-// Seen from the side and above, walking to the right; the camera goes along
-export function ant(canvas, points, ghost) {
+// From the side and above; the camera follows the torso
+export function ant(canvas, points, baseline) {
   const { pen, width, height } = open(canvas);
   if (!points.length) return;
   const scale = Math.min(width / 6.2, height / 2.5);
@@ -101,7 +101,7 @@ export function ant(canvas, points, ghost) {
   pen.fillStyle = colour("ink");
   shadow(0, 0.34);
   for (const leg of [0, 1, 2, 3]) [2, 3].forEach((joint) => shadow(3 * leg + joint, 0.12));
-  pen.globalAlpha = ghost ? 0.75 : 1;
+  pen.globalAlpha = baseline ? 0.75 : 1;
   const strokes = [];
   for (let leg = 0; leg < 4; leg++) {
     const chain = [at(0), at(3 * leg + 1), at(3 * leg + 2), at(3 * leg + 3)];
@@ -111,13 +111,13 @@ export function ant(canvas, points, ghost) {
   strokes.sort((one, other) => other[0][1] + other[1][1] - one[0][1] - one[1][1]); // far ones first
   for (const [from, to, part] of strokes) {
     if (part < 0) {
-      pen.fillStyle = colour(ghost ? "ghost" : "cart");
+      pen.fillStyle = colour(baseline ? "baseline" : "cart");
       pen.beginPath();
       pen.arc(...place(...from), 0.25 * scale, 0, 7);
       pen.fill();
       continue;
     }
-    pen.strokeStyle = colour(ghost ? "ghost" : part === 2 ? "pole" : "cart");
+    pen.strokeStyle = colour(baseline ? "baseline" : part === 2 ? "pole" : "cart");
     pen.lineWidth = (part === 2 ? 0.13 : 0.15) * scale;
     pen.beginPath();
     pen.moveTo(...place(...from));
@@ -128,9 +128,9 @@ export function ant(canvas, points, ghost) {
 }
 
 // A road from above, the car upright
-export function road(canvas, body, line) {
+export function road(canvas, pose, line) {
   const { pen, width, height } = open(canvas);
-  const [x, y, angle, steering] = body;
+  const [x, y, angle, steering] = pose;
   const scale = height / 75;
   pen.save();
   pen.translate(width / 2, height * 0.72);
@@ -159,8 +159,8 @@ export function road(canvas, body, line) {
   pen.restore();
 }
 
-// The whole road from above with both cars, the rival's in front: where who has lost it has got to
-export function map(canvas, line, body, rival) {
+// The whole road from above with both cars
+export function map(canvas, line, pose, baseline) {
   const { pen, width, height } = open(canvas);
   if (!line.length) return;
   const [left, right] = ends(line.map(([x]) => x)), [low, high] = ends(line.map(([, y]) => y));
@@ -173,7 +173,7 @@ export function map(canvas, line, body, rival) {
   pen.scale(scale, -scale);
   lay(pen, line, 9 / scale, 6 / scale);
   pen.restore();
-  for (const [name, [x, y, angle]] of [["pole", body], ["ghost", rival]]) {
+  for (const [name, [x, y, angle]] of [["pole", pose], ["baseline", baseline]]) {
     const [across, down] = place(x, y);
     pen.save();
     pen.translate(Math.min(Math.max(across, 8), width - 8), Math.min(Math.max(down, 8), height - 8));
@@ -187,7 +187,7 @@ export function map(canvas, line, body, rival) {
   }
 }
 
-// A road of metres, and its edge: widths are in them too
+// Draw a road, in metres
 function lay(pen, line, wide, inner) {
   pen.lineJoin = "round";
   for (const [name, width] of [["line", wide], ["faint", inner]]) {
@@ -200,7 +200,7 @@ function lay(pen, line, wide, inner) {
   }
 }
 
-// The least and the most, with room for a car beyond
+// The smallest and the largest, with a margin
 function ends(values) {
   return [Math.min(...values) - 25, Math.max(...values) + 25];
 }

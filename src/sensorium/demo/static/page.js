@@ -21,7 +21,7 @@
     marks = marks.filter((mark) => mark > session.time - KEPT);
     session.worlds.forEach((world, i) => {
       if (world.over && !before[i]) {
-        say(`${i ? session.weights.rival.name : session.name} left the track at step ${world.time}.`);
+        say(`${i ? session.weights.baseline.name : session.name} left the track at step ${world.time}.`);
       }
     });
   };
@@ -30,11 +30,11 @@
     const [mine, other] = session.worlds;
     const style = getComputedStyle(document.documentElement);
     Sensorium.drawCart($("world"), mine, session.action, style.getPropertyValue("--accent"));
-    Sensorium.drawCart($("rival"), other, 0, style.getPropertyValue("--other"));
-    Sensorium.drawWires($("wires"), session);
+    Sensorium.drawCart($("baseline"), other, 0, style.getPropertyValue("--other"));
+    Sensorium.drawInputs($("inputs"), session);
     Sensorium.drawCode($("code"), history, marks, session.time);
     $("return").value = Math.round(mine.total);
-    $("rivalreturn").value = Math.round(other.total);
+    $("baselinereturn").value = Math.round(other.total);
   };
 
   const reset = (seed) => {
@@ -55,7 +55,7 @@
 
   const pause = (stop) => {
     running = !stop;
-    $("pause").firstChild.textContent = running ? "Pause " : "Go on ";
+    $("pause").firstChild.textContent = running ? "Pause " : "Resume ";
   };
 
   const channels = (change) => {
@@ -63,7 +63,7 @@
     marks.push(session.time);
     $("noise").value = $("noisecount").value = session.noise;
     $("copies").value = session.copies;
-    say(`${count(session.wires.length, "channel")}, of which ${session.noise} noise.`);
+    say(`${count(session.sources.length, "channel")}, of which ${session.noise} noise.`);
     draw();
   };
 
@@ -131,7 +131,7 @@
   };
 
   for (const name of Object.keys(Sensorium.weights.agents)) $("agent").add(new Option(name));
-  $("rivalname").textContent = session.weights.rival.name;
+  $("baselinename").textContent = session.weights.baseline.name;
   pause(still);
   if (still) say("Paused, as your system asks for less motion; Go on starts it.");
   draw();

@@ -1,9 +1,9 @@
-// An episode of both agents, and what happens to their senses. Knows nothing of the page.
+// An episode of the agent and the baseline with perturbed observations; independent of the page.
 "use strict";
 var Sensorium = Sensorium || {};
 
 (() => {
-  const NOISE = 0.1; // standard deviation of a channel of noise
+  const NOISE = 0.1; // standard deviation of noise channels
   const PUSH = 3; // m/s
 
   // mulberry32: small, seeded, the same in every browser
@@ -21,28 +21,28 @@ var Sensorium = Sensorium || {};
       this.noise = 0;
       this.copies = 1;
       this.every = 0; // steps between reshuffles; 0 for never
-      this.wires = []; // the sensor that arrives in each place, -1 for noise
-      this.reset(2); // both agents swing up from this start
+      this.sources = []; // the sensor at each input, -1 for noise
+      this.reset(2); // both swing up from this start
     }
 
-    // A new start; wires stay as they are
+    // A new start; the order stays as it is
     reset(seed, start) {
       this.seed = seed;
       this.random = generator(seed);
       start = start || Sensorium.CartPole.start(this.random);
       this.worlds = [new Sensorium.CartPole(start), new Sensorium.CartPole(start)];
       this.agent = new Sensorium.AttentionNeuron(this.weights.agents[this.name]);
-      this.rival = new Sensorium.FeedForward(this.weights.rival);
+      this.baseline = new Sensorium.FeedForward(this.weights.baseline);
       this.time = 0;
       this.readings = null;
-      if (!this.wires.length) this.rewire();
+      if (!this.sources.length) this.rewire();
       this.sense();
     }
 
     // Other channels, in their natural order; sensors first, noise last
     rewire() {
       const sensors = Sensorium.SENSORS.map((_, i) => i);
-      this.wires = [
+      this.sources = [
         ...Array.from({ length: this.copies }, () => sensors).flat(),
         ...Array(this.noise).fill(-1),
       ];
@@ -50,48 +50,48 @@ var Sensorium = Sensorium || {};
     }
 
     setChannels({ noise = this.noise, copies = this.copies }) {
-      const shuffled = this.wires.some((sensor, i) => sensor !== this.natural(i));
+      const shuffled = this.sources.some((sensor, i) => sensor !== this.natural(i));
       this.noise = noise;
       this.copies = copies;
       this.rewire();
       if (shuffled) this.shuffle();
     }
 
-    natural(place) {
+    natural(input) {
       const sensors = Sensorium.SENSORS.length;
-      return place < sensors * this.copies ? place % sensors : -1;
+      return input < sensors * this.copies ? input % sensors : -1;
     }
 
-    // Readings move, memories stay where they are: what an agent remembers of a place is about another sensor
+    // Readings move, recurrent states stay: that of an input then belongs to another sensor
     shuffle() {
-      for (let last = this.wires.length - 1; last > 0; last -= 1) {
+      for (let last = this.sources.length - 1; last > 0; last -= 1) {
         const other = Math.floor(this.random() * (last + 1));
-        [this.wires[last], this.wires[other]] = [this.wires[other], this.wires[last]];
+        [this.sources[last], this.sources[other]] = [this.sources[other], this.sources[last]];
       }
       this.sense();
     }
 
-    // A blow to both carts
+    // Push both carts to a random side
     push() {
-      const blow = this.random() < 0.5 ? -PUSH : PUSH;
-      for (const world of this.worlds) world.state[1] += blow;
-      return blow;
+      const change = this.random() < 0.5 ? -PUSH : PUSH;
+      for (const world of this.worlds) world.state[1] += change;
+      return change;
     }
 
     gauss() {
       return Math.sqrt(-2 * Math.log(1 - this.random())) * Math.cos(2 * Math.PI * this.random());
     }
 
-    // What arrives at each place, for either agent; noise is the same for both
+    // Compute the inputs of both; noise is the same
     sense() {
-      const noise = this.wires.map((sensor) => (sensor < 0 ? NOISE * this.gauss() : 0));
+      const noise = this.sources.map((sensor) => (sensor < 0 ? NOISE * this.gauss() : 0));
       this.arriving = this.worlds.map((world) => {
         const observation = world.observe();
-        return Float32Array.from(this.wires, (sensor, i) => (sensor < 0 ? noise[i] : observation[sensor]));
+        return Float32Array.from(this.sources, (sensor, i) => (sensor < 0 ? noise[i] : observation[sensor]));
       });
     }
 
-    // One step of 10 ms; true if the senses were reshuffled before it
+    // Take one step of 10 ms; returns whether the sensors were reshuffled before it
     step() {
       const reshuffle = this.every > 0 && this.time > 0 && this.time % this.every === 0;
       if (reshuffle) this.shuffle();
@@ -101,7 +101,7 @@ var Sensorium = Sensorium || {};
         this.action = this.agent.act(this.arriving[0], 1 / this.copies);
         world.step(this.action);
       }
-      if (!other.over) other.step(this.rival.act(this.arriving[1]));
+      if (!other.over) other.step(this.baseline.act(this.arriving[1]));
       this.time += 1;
       return reshuffle;
     }
@@ -110,10 +110,10 @@ var Sensorium = Sensorium || {};
       return this.worlds.every((world) => world.over);
     }
 
-    // How much is made of each place: mean size of the attention to it, 0 to 1
-    heard() {
-      return this.wires.map((_, place) => {
-        const attention = this.agent.attention[place];
+    // Mean absolute attention to each input, 0 to 1
+    meanAttention() {
+      return this.sources.map((_, input) => {
+        const attention = this.agent.attention[input];
         return attention ? attention.reduce((sum, value) => sum + Math.abs(value), 0) / attention.length : 0;
       });
     }

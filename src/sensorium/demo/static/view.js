@@ -1,4 +1,4 @@
-// Draws what happens: carts, wires, code. Takes its colours from style.css.
+// Draw carts, inputs and code, in the colours of style.css.
 "use strict";
 var Sensorium = Sensorium || {};
 
@@ -74,30 +74,30 @@ var Sensorium = Sensorium || {};
     }
   };
 
-  // Sensors on the left, places on the right; beside each the attention to it, query by query, and what it reads
-  Sensorium.drawWires = (canvas, session) => {
+  // Sensors on the left, inputs on the right; beside each the attention to it, query by query, and its reading
+  Sensorium.drawInputs = (canvas, session) => {
     const { context, width, height } = prepare(canvas);
-    const { wires, noise } = session;
-    const heard = session.heard(), most = Math.max(1e-6, ...heard);
-    const sources = Sensorium.SENSORS.length + (noise > 0 ? 1 : 0);
+    const { sources, noise } = session;
+    const means = session.meanAttention(), most = Math.max(1e-6, ...means);
+    const rows = Sensorium.SENSORS.length + (noise > 0 ? 1 : 0);
     const left = 118, strip = Math.min(80, width / 6), right = width - strip - 66;
     const source = (sensor) => {
-      const row = sensor < 0 ? sources - 1 : sensor;
-      return 16 + ((row + 0.5) * (height - 32)) / sources;
+      const row = sensor < 0 ? rows - 1 : sensor;
+      return 16 + ((row + 0.5) * (height - 32)) / rows;
     };
-    const place = (i) => 16 + ((i + 0.5) * (height - 32)) / wires.length;
-    const thick = Math.min(9, Math.max(2.5, 150 / wires.length));
-    // Noise below, so that it hides nothing
-    const order = wires.map((_, i) => i).sort((a, b) => (wires[a] < 0 ? -1 : 1) - (wires[b] < 0 ? -1 : 1));
+    const input = (i) => 16 + ((i + 0.5) * (height - 32)) / sources.length;
+    const thick = Math.min(9, Math.max(2.5, 150 / sources.length));
+    // Noise first, so that it hides nothing
+    const order = sources.map((_, i) => i).sort((a, b) => (sources[a] < 0 ? -1 : 1) - (sources[b] < 0 ? -1 : 1));
     for (const i of order) {
-      const share = heard[i] / most;
+      const share = means[i] / most;
       context.globalAlpha = 0.25 + 0.75 * share;
       context.lineWidth = 0.75 + thick * share;
-      context.strokeStyle = ofSensor(wires[i]);
+      context.strokeStyle = ofSensor(sources[i]);
       context.beginPath();
-      context.moveTo(left, source(wires[i]));
+      context.moveTo(left, source(sources[i]));
       const bend = (right - left) * 0.45;
-      context.bezierCurveTo(left + bend, source(wires[i]), right - bend, place(i), right, place(i));
+      context.bezierCurveTo(left + bend, source(sources[i]), right - bend, input(i), right, input(i));
       context.stroke();
     }
     context.globalAlpha = 1;
@@ -113,11 +113,11 @@ var Sensorium = Sensorium || {};
       context.fillStyle = colours.ink;
       context.fillText(name, left - 12, source(sensor));
     });
-    const size = Math.min(5, 130 / wires.length), zero = width - 28;
-    const tall = Math.max(2, Math.min(14, ((height - 32) / wires.length) * 0.7));
+    const size = Math.min(5, 130 / sources.length), zero = width - 28;
+    const tall = Math.max(2, Math.min(14, ((height - 32) / sources.length) * 0.7));
     line(context, [zero, 12], [zero, height - 12], 1, colours.line);
-    wires.forEach((sensor, i) => {
-      const y = place(i);
+    sources.forEach((sensor, i) => {
+      const y = input(i);
       context.fillStyle = ofSensor(sensor);
       context.beginPath();
       context.arc(right, y, size, 0, 7);
@@ -141,12 +141,12 @@ var Sensorium = Sensorium || {};
     context.textAlign = "right";
     context.fillText("reading", width, 6);
     context.textBaseline = "alphabetic";
-    canvas.setAttribute("aria-label", `Places in order: ${
-      wires.slice(0, 20).map((sensor) => Sensorium.SENSORS[sensor] || "noise").join(", ")}${
-      wires.length > 20 ? ` and ${wires.length - 20} more` : ""}`);
+    canvas.setAttribute("aria-label", `Inputs in order: ${
+      sources.slice(0, 20).map((sensor) => Sensorium.SENSORS[sensor] || "noise").join(", ")}${
+      sources.length > 20 ? ` and ${sources.length - 20} more` : ""}`);
   };
 
-  // One column a step, one row a number of the code; marks are steps at which the senses changed
+  // One column a step, one row a number of the code; marks are steps at which the order changed
   Sensorium.drawCode = (canvas, history, marks, now) => {
     const { context, width, height } = prepare(canvas);
     if (!history.length) return;

@@ -101,6 +101,8 @@ class CarRacing(Environment):
     steps_per_second = STEPS_PER_SECOND
     scored_episodes = 100
     solved_return = 900.0
+    host_twin: ClassVar[str | None] = "gym:CarRacing-v3"
+    failure = "finished, or left the field"
 
     @property
     def num_sensors(self) -> int:
@@ -185,6 +187,24 @@ class CarRacing(Environment):
             return None
         return np.asarray(unpack(state.picture)).repeat(4, 0).repeat(4, 1)
 
+    def pose(self, state: CarRacingState) -> Float[Array, "4"]:
+        """Position of the car (m), its angle and that of its front wheels (rad)."""
+        car = state.car
+        return jnp.stack([*car.position, car.angle, car.steering])
+
+    def scenery(self, state: CarRacingState) -> Float[np.ndarray, "points 2"]:
+        """The middle of the road, tile by tile."""
+        return np.asarray(state.road.lines).T[: int(state.road.size), :2].astype(np.float32)
+
+    def split(self, state: CarRacingState) -> tuple[Any, Any]:
+        """Separate the track and its canvas, of 21 MB, from the rest."""
+        return state._replace(canvas=None, road=None), (state.road, state.canvas)  # type: ignore[arg-type]
+
+    def join(self, changing: Any, constant: Any) -> CarRacingState:
+        """Put both together."""
+        road, canvas = constant
+        return changing._replace(road=road, canvas=canvas)
+
     def critic_features(self, state: CarRacingState) -> Float[Array, " F"]:
         """What a driver who knows the track would look at: see `road_ahead`."""
         return road_ahead(state.road, state.car, state.on_road)
@@ -222,6 +242,8 @@ class CarRacingRoad(CarRacing):
     observation_shape = (len(ROAD_SENSORS),)
     num_sensors = len(ROAD_SENSORS)
     sensor_names = ROAD_SENSORS
+    drawing = "road"
+    host_twin = None
 
     def for_training(self) -> "CarRacingRoad":
         """Ends as `CarRacing.for_training` does, and restless steering and speeding cost."""

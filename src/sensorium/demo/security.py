@@ -1,7 +1,7 @@
-"""Who is let in, and what their browser may do with the page.
+"""Check the host and origin of requests, and add security headers to responses.
 
-A page of another site could open a WebSocket to this machine, so its `Origin` must be the very host that
-was asked; and the name of a site could be pointed at this machine (DNS rebinding), so the host must be ours.
+A page of another site could open a WebSocket to this machine, so its `Origin` must be the host of the
+request; and the name of a site could be pointed at this machine (DNS rebinding), so the host must be ours.
 """
 
 import ipaddress
@@ -27,16 +27,16 @@ _HEADERS = {
 }
 
 
-class Doors:
-    """Around an ASGI application: refuses foreign hosts and origins, adds headers to every answer."""
+class RequestFilter:
+    """ASGI middleware: refuses foreign hosts and origins, and adds headers to every response."""
 
     def __init__(self, app: ASGIApp, host: str, remote: bool):
         """Set up.
 
         Args:
-            app: What is behind the doors.
+            app: The application.
             host: The address that is served on.
-            remote: Whether visitors from other machines are let in.
+            remote: Whether requests from other machines are allowed.
         """
         self._app, self._remote = app, remote
         ours = {host, socket.gethostname(), socket.getfqdn()} if remote else set()
@@ -56,23 +56,25 @@ class Doors:
             await PlainTextResponse(reason, 403)(scope, receive, send)
             return
 
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        await self._app(scope, receive, dressed)
+        await self._app(scope, receive, send_with_headers)
 
     def _objection(self, scope: Scope) -> str:
-        """Why this visitor is not let in; empty if they are."""
+        """Why the request is refused; empty if it is allowed."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._ours(hosts[0]):
-            return f"This server is not called {', '.join(hosts)[:80]!r}."
+            return f"This server is not {', '.join(hosts)[:80]!r}."
         if scope["type"] == "websocket":
             origins = headers.getlist("origin")
             if origins not in ([f"http://{hosts[0]}"], [f"https://{hosts[0]}"]):
-                return f"Frames are for the page itself, not for {', '.join(origins)[:80]!r}."
+                return (
+                    f"Frames are for the page of this server, not for {', '.join(origins)[:80]!r}."
+                )
         return ""
 
     def _ours(self, host: str) -> bool:

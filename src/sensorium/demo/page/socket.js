@@ -1,37 +1,37 @@
-// The line to the server: says what the visitor does, hands on what comes back.
+// The connection to the server: sends messages, and passes on what comes back.
 
 import { unpack } from "./frames.js";
 
 const ACKNOWLEDGE = 3; // every so many frames
-const HERE = 20_000; // ms
+const PING = 20_000; // ms
 
-export class Line {
-  // `hear` is called with each piece of news, `frame` with each frame that comes
-  constructor(greeting, hear, frame) {
-    Object.assign(this, { greeting, hear, frame, number: 0, tries: 0, latest: 0, acknowledged: 0 });
-    setInterval(() => this.say("here"), HERE);
+export class Socket {
+  // `controls` gives what the session begins with; `onMessage` gets each JSON message, `onFrame` each frame
+  constructor(controls, onMessage, onFrame) {
+    Object.assign(this, { controls, onMessage, onFrame, number: 0, tries: 0, latest: 0, acknowledged: 0 });
+    setInterval(() => this.send("ping"), PING);
     this.open();
   }
 
   open() {
     const scheme = location.protocol === "https:" ? "wss" : "ws";
-    this.socket = new WebSocket(`${scheme}://${location.host}/play`);
+    this.socket = new WebSocket(`${scheme}://${location.host}/session`);
     this.socket.binaryType = "arraybuffer";
     this.socket.onopen = () => {
       this.tries = this.latest = this.acknowledged = 0;
-      this.say("set", { changes: this.greeting() });
+      this.send("set", { changes: this.controls() });
     };
     this.socket.onmessage = ({ data }) => {
-      if (typeof data === "string") this.hear(JSON.parse(data));
+      if (typeof data === "string") this.onMessage(JSON.parse(data));
       else {
         const frame = unpack(data);
         this.latest = frame.frame;
-        this.frame(frame);
+        this.onFrame(frame);
       }
     };
     this.socket.onclose = ({ code }) => {
       if (code === 1013) return;
-      this.hear({ lost: true });
+      this.onMessage({ lost: true });
       setTimeout(() => this.open(), Math.min(8000, 500 * 2 ** this.tries++));
     };
   }
@@ -40,18 +40,19 @@ export class Line {
     return this.socket.readyState === WebSocket.OPEN;
   }
 
-  say(verb, more = {}) {
+  // Send a message and return its number; 0 if there is no connection
+  send(verb, more = {}) {
     if (!this.ready) return 0;
     this.number += 1;
     this.socket.send(JSON.stringify({ do: verb, id: this.number, ...more }));
     return this.number;
   }
 
-  // Called once frames have been drawn: the server sends no more than a few ahead
+  // Acknowledge frames once they are drawn: the server sends no more than a few ahead
   drawn() {
     if (this.latest - this.acknowledged < ACKNOWLEDGE) return;
     this.acknowledged = this.latest;
-    this.say("seen", { frame: this.latest });
+    this.send("drawn", { frame: this.latest });
   }
 
   sendFile(file) {

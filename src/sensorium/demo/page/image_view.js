@@ -1,10 +1,10 @@
-// Pictures: the world with patches to hide, and what arrives with what the agent looks at.
+// Images: the world's with hidden patches, and the agent's with the patches that it attends to.
 
 import { colour } from "./canvas.js";
 
-const MOST = 10; // patches that are marked
+const MARKED = 10; // patches
 
-// Pictures as they come, each pixel `zoom` times as wide
+// Draw an image, each pixel `zoom` times as wide
 export function paint(canvas, picture, zoom = 4) {
   const [height, width] = picture.shape;
   if (canvas.width !== zoom * width || canvas.height !== zoom * height) {
@@ -46,10 +46,10 @@ export function hide(canvas, pen, hidden, patch, cursor) {
   }
 }
 
-// What is not looked at is dim; the patches with most attention are framed
-export function mark(canvas, pen, looked, corners, size) {
-  const best = [...looked.keys()].sort((one, other) => looked[other] - looked[one]).slice(0, MOST);
-  const most = looked[best[0]] || 1;
+// Frame the most important patches, and dim the rest
+export function mark(canvas, pen, importance, corners, size) {
+  const best = [...importance.keys()].sort((one, other) => importance[other] - importance[one]).slice(0, MARKED);
+  const most = importance[best[0]] || 1;
   pen.save();
   pen.beginPath();
   pen.rect(0, 0, canvas.width, canvas.height);
@@ -63,7 +63,7 @@ export function mark(canvas, pen, looked, corners, size) {
   pen.lineWidth = 3;
   for (const place of best) {
     const [row, column] = corners[place];
-    pen.globalAlpha = 0.35 + 0.65 * looked[place] / most;
+    pen.globalAlpha = 0.35 + 0.65 * importance[place] / most;
     pen.strokeStyle = "#ffb454";
     pen.strokeRect(4 * column, 4 * row, 4 * size, 4 * size);
   }

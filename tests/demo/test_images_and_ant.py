@@ -1,4 +1,4 @@
-"""Pictures and bodies: CarRacing's patches and backgrounds, the ant and its sticks."""
+"""CarRacing's patches and backgrounds, uploads, and the ant."""
 
 import contextlib
 import io
@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from sensorium.demo import dropped
+from sensorium.demo import upload
 from sensorium.demo.messages import CHANGES, Message, unpack
 from sensorium.errors import ConfigError, MessageError
 from sensorium.perturbations import MODIFICATIONS, Background, compose
 
-DRIVER = "carracing-attention-agent"
+AGENT = "carracing-attention-agent"
 
 
-def say(session, do, value=None):
-    return session.act(Message(do, 1, value))
+def send(session, do, value=None):
+    return session.handle(Message(do, 1, value))
 
 
 def look(session):
@@ -34,96 +34,97 @@ def file_of(picture, kind="PNG"):
     return file.getvalue()
 
 
-def test_the_driver_drives_and_is_blind_once_patches_are_shuffled(sit):
-    session = sit(DRIVER)
+def test_attention_agent_drives_and_fails_once_patches_are_shuffled(start):
+    session = start(AGENT)
     session.advance(200)
     seen = look(session)
-    assert seen["lead"]["total"] > 100
-    assert seen["picture"].shape == (96, 96, 3)
+    assert seen["agent"]["total"] > 100
+    assert seen["image"].shape == (96, 96, 3)
     assert "arrived" not in seen  # as it is
-    assert seen["looked"].shape == (len(session.about()["corners"]),)
-    assert seen["looked"].sum() == pytest.approx(529, rel=1e-3)
-    say(session, "shuffle")
+    assert seen["importance"].shape == (len(session.about()["corners"]),)
+    assert seen["importance"].sum() == pytest.approx(529, rel=1e-3)
+    send(session, "shuffle")
     session.advance(200)
     after = look(session)
-    assert after["lead"]["total"] - seen["lead"]["total"] < 60
-    assert not np.array_equal(after["arrived"], after["picture"])
+    assert after["agent"]["total"] - seen["agent"]["total"] < 60
+    assert not np.array_equal(after["arrived"], after["image"])
 
 
-def test_a_driver_without_places_drives_on_when_patches_are_shuffled(sit):
-    session = sit("carracing-pi", wiring=7)
+def test_an_agent_of_contents_drives_on_when_patches_are_shuffled(start):
+    session = start("carracing-pi", wiring=7)
     session.advance(200)
-    before = look(session)["lead"]["total"]
-    say(session, "shuffle")
+    before = look(session)["agent"]["total"]
+    send(session, "shuffle")
     session.advance(200)
     after = look(session)
-    assert not np.array_equal(after["arrived"], after["picture"])
+    assert not np.array_equal(after["arrived"], after["image"])
     assert before > 100
-    assert after["lead"]["total"] - before > 100
+    assert after["agent"]["total"] - before > 100
 
 
-def test_patches_are_hidden_and_backgrounds_painted(sit):
-    session = sit(DRIVER, occlude=50)
+def test_patches_are_hidden_and_backgrounds_painted(start):
+    session = start(AGENT, occlude=50)
     session.advance(60)
     assert look(session)["hidden"].sum() == 128
-    say(session, "set", {"occlude": 0, "hidden": (17, 18)})
+    send(session, "set", {"occlude": 0, "hidden": (17, 18)})
     session.advance(1)
     seen = look(session)
     assert list(np.flatnonzero(seen["hidden"])) == [17, 18]
     assert not seen["arrived"][6:12, 6:18].any()
     mine = np.full((96, 96, 3), (10, 20, 250), np.uint8)
-    session.drop(mine)
+    session.upload(mine)
     session.advance(1)
-    assert session.controls.background == "dropped"
+    assert session.controls.background == "upload"
     assert (look(session)["arrived"] == mine).all(-1).mean() > 0.3
-    say(session, "set", {"background": "waves"})
+    send(session, "set", {"background": "waves"})
     session.advance(1)
     assert (look(session)["arrived"] == mine).all(-1).mean() < 0.01
-    with pytest.raises(ConfigError, match="no wires"):
-        say(session, "set", {"noise": 3})
+    with pytest.raises(ConfigError, match="no channels"):
+        send(session, "set", {"noise": 3})
 
 
-def test_pictures_are_changed_as_the_package_changes_them(sit):
+def test_images_are_modified_as_the_package_does(start):
     """What arrives is what `MODIFICATIONS` of the same name makes of the picture, in their order."""
-    session = sit(DRIVER, seed=5)
+    session = start(AGENT, seed=5)
     assert set(CHANGES) == {"", *MODIFICATIONS} - {"noise"}
-    key, shape = jax.random.key(5), (96, 96, 3)
+    key = jax.random.key(5)
     for name in CHANGES[1:]:
         session.advance(1)
-        picture = look(session)["picture"]
-        say(session, "set", {"modify": name, "background": "", "hidden": ()})
-        session.advance(1)  # the agent hears the picture that was there before the step
+        picture = look(session)["image"]
+        send(session, "set", {"modify": name, "background": "", "hidden": ()})
+        session.advance(1)  # the agent gets the image from before the step
         change = MODIFICATIONS[name]
-        expected, _ = change.apply(key, change.init(key, shape), jnp.asarray(picture))
+        state = session._rewired.state[2][1][CHANGES.index(name)]
+        expected, _ = change.apply(key, state, jnp.asarray(picture))
         np.testing.assert_array_equal(look(session)["arrived"], expected)
         assert not np.array_equal(expected, picture), name
-        say(session, "set", {"background": "hills", "hidden": (0,)})
-        before = jnp.asarray(look(session)["picture"])
+        send(session, "set", {"background": "hills", "hidden": (0,)})
+        before = jnp.asarray(look(session)["image"])
         session.advance(1)
         whole = compose(Background("hills"), change)
-        expected, _ = whole.apply(key, (jnp.zeros((), int), change.init(key, shape)), before)
+        expected, _ = whole.apply(key, (jnp.zeros((), int), state), before)
         np.testing.assert_array_equal(
             look(session)["arrived"][6:], np.asarray(expected)[6:], err_msg=name
         )
         assert not look(session)["arrived"][:6, :6].any()
 
 
-def test_the_ant_walks_with_shuffled_senses_and_its_rival_does_not(sit):
+def test_the_ant_walks_with_shuffled_sensors_and_the_baseline_does_not(start):
     pytest.importorskip(
         "pybullet", reason="the ant needs PyBullet, which has wheels for Python 3.11"
     )
-    session = sit("ant-pi-large", wiring=7)
+    session = start("ant-pi-large", wiring=7)
     session.advance(1)
-    start = look(session)["body"]
+    start = look(session)["pose"]
     assert start.shape == (13, 3)
     session.advance(300)
     seen = look(session)
-    assert seen["lead"]["total"] > 300
-    assert seen["rival"]["total"] < 150
-    assert seen["body"][0, 0] > start[0, 0] + 2  # m, ahead
-    reach = np.linalg.norm(seen["body"][1:] - seen["body"][0], axis=1)
+    assert seen["agent"]["total"] > 300
+    assert seen["baseline"]["total"] < 150
+    assert seen["pose"][0, 0] > start[0, 0] + 2  # m, ahead
+    reach = np.linalg.norm(seen["pose"][1:] - seen["pose"][0], axis=1)
     np.testing.assert_allclose(reach[::3], 0.283, atol=0.02)  # hips, on a torso of that size
-    session._stage.push(1.0)
+    session._episode.push(1.0)
     session.advance(2)
 
 
@@ -131,23 +132,23 @@ def test_pictures_are_cut_to_fill(monkeypatch):
     wide = np.zeros((50, 200, 3), np.uint8)
     wide[:, 75:125] = 200
     for kind in ("PNG", "JPEG", "WEBP", "BMP", "GIF"):
-        picture = dropped.decode(file_of(wide, kind), 96, 96)
+        picture = upload.decode(file_of(wide, kind), 96, 96)
         assert picture.shape == (96, 96, 3)
         assert picture[20:70, 20:70].mean() == pytest.approx(200, abs=4)
-    monkeypatch.setattr(dropped, "_MOST_PIXELS", 9_999)
+    monkeypatch.setattr(upload, "_MOST_PIXELS", 9_999)
     with pytest.raises(MessageError, match="pixels"):
-        dropped.decode(file_of(wide), 96, 96)
-    monkeypatch.setattr(dropped, "LARGEST_FILE", 10)
+        upload.decode(file_of(wide), 96, 96)
+    monkeypatch.setattr(upload, "LARGEST_FILE", 10)
     with pytest.raises(MessageError, match="MB"):
-        dropped.decode(file_of(wide), 96, 96)
+        upload.decode(file_of(wide), 96, 96)
 
 
-def test_pictures_that_unfold_without_end_are_refused():
+def test_decompression_bombs_are_refused():
     bomb = io.BytesIO()
     Image.new("1", (40_000, 30_000)).save(bomb, "PNG")
-    assert len(bomb.getvalue()) < dropped.LARGEST_FILE
-    with pytest.raises(MessageError, match=r"pixels|unfolds|no picture"):
-        dropped.decode(bomb.getvalue(), 96, 96)
+    assert len(bomb.getvalue()) < upload.LARGEST_FILE
+    with pytest.raises(MessageError, match=r"pixels|too large|no picture"):
+        upload.decode(bomb.getvalue(), 96, 96)
 
 
 HEADS = st.sampled_from(
@@ -162,6 +163,6 @@ HEADS = st.sampled_from(
         lambda parts: parts[0][: parts[1]] + parts[2] + parts[0][parts[1] + 2 :]
     )
 )
-def test_no_file_does_harm(data):
+def test_any_file_is_decoded_or_refused(data):
     with contextlib.suppress(MessageError):
-        assert dropped.decode(data, 12, 12).shape == (12, 12, 3)
+        assert upload.decode(data, 12, 12).shape == (12, 12, 3)

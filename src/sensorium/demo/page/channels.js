@@ -1,53 +1,53 @@
-// What arrives: wires from sensors to places, readings, attention; and the code over time.
+// Draw which sensor arrives at which input, readings, attention, and the code over time.
 
 import { channels, colour, hue, onNewColours, open } from "./canvas.js";
 
 const NOISE = -1;
 
-export function wiring(canvas, frame, sensors, cut) {
+export function drawChannels(canvas, frame, sensors, silent) {
   const { pen, width, height } = open(canvas);
-  const { source, wire, level, attention } = frame;
+  const { source, channel, level, attention } = frame;
   if (!source) return;
-  const places = source.length, queries = attention ? attention.shape[1] : 0;
+  const inputs = source.length, queries = attention ? attention.shape[1] : 0;
   const matrix = queries ? Math.min(width * 0.36, 190) : 0, bars = Math.min(72, width * 0.18);
-  const wires = width - matrix - bars - (queries ? 16 : 8);
+  const lines = width - matrix - bars - (queries ? 16 : 8);
   const board = canvas.parentElement.parentElement.style;
   board.setProperty("--matrix", `${matrix}px`);
-  board.setProperty("--places", `${width - wires}px`);
+  board.setProperty("--inputs", `${width - lines}px`);
   const noisy = source.some((each) => each === NOISE);
   const rows = sensors.length + (noisy ? 1 : 0);
   const left = (sensor) => ((sensor === NOISE ? sensors.length : sensor) + 0.5) * height / rows;
-  const high = height / places, listened = heard(attention, places, queries);
+  const high = height / inputs, share = shareOfAttention(attention, inputs, queries);
   pen.lineCap = "round";
-  for (let place = 0; place < places; place++) {
-    const sensor = source[place], y = (place + 0.5) * high, gone = cut.includes(wire[place]);
+  for (let input = 0; input < inputs; input++) {
+    const sensor = source[input], y = (input + 0.5) * high, zero = silent.includes(channel[input]);
     const hueNow = sensor === NOISE ? colour("noise") : hue(sensor, sensors.length);
     pen.strokeStyle = hueNow;
-    pen.globalAlpha = gone ? 0.5 : 0.22 + 0.75 * listened[place];
-    pen.lineWidth = gone ? 1 : 0.8 + 3.4 * listened[place] * Math.min(1, high / 12 + 0.25);
-    pen.setLineDash(gone ? [3, 5] : []);
+    pen.globalAlpha = zero ? 0.5 : 0.22 + 0.75 * share[input];
+    pen.lineWidth = zero ? 1 : 0.8 + 3.4 * share[input] * Math.min(1, high / 12 + 0.25);
+    pen.setLineDash(zero ? [3, 5] : []);
     pen.beginPath();
     pen.moveTo(2, left(sensor));
-    pen.bezierCurveTo(wires * 0.5, left(sensor), wires * 0.5, y, wires - 4, y);
+    pen.bezierCurveTo(lines * 0.5, left(sensor), lines * 0.5, y, lines - 4, y);
     pen.stroke();
     pen.setLineDash([]);
-    if (gone) cross(pen, wires - 4, y, Math.max(1.5, Math.min(4, high / 3)));
-    pen.globalAlpha = gone ? 0.3 : 1;
+    if (zero) cross(pen, lines - 4, y, Math.max(1.5, Math.min(4, high / 3)));
+    pen.globalAlpha = zero ? 0.3 : 1;
     if (level) {
       pen.fillStyle = hueNow;
-      const long = (bars / 2 - 4) * level[place] / 127, thick = Math.max(1, Math.min(high * 0.55, 14));
-      pen.fillRect(wires + bars / 2, y - thick / 2, long, thick);
+      const long = (bars / 2 - 4) * level[input] / 127, thick = Math.max(1, Math.min(high * 0.55, 14));
+      pen.fillRect(lines + bars / 2, y - thick / 2, long, thick);
     }
   }
   pen.globalAlpha = 1;
   pen.fillStyle = colour("line");
-  pen.fillRect(wires + bars / 2 - 0.5, 0, 1, height);
+  pen.fillRect(lines + bars / 2 - 0.5, 0, 1, height);
   if (queries) {
     const start = width - matrix, cell = matrix / queries, gap = high > 5 ? 1 : 0;
-    for (let place = 0; place < places; place++) {
+    for (let input = 0; input < inputs; input++) {
       for (let query = 0; query < queries; query++) {
-        pen.fillStyle = shade(attention[place * queries + query]);
-        pen.fillRect(start + query * cell, place * high + gap / 2, cell - (cell > 4 ? 0.6 : 0), high - gap);
+        pen.fillStyle = shade(attention[input * queries + query]);
+        pen.fillRect(start + query * cell, input * high + gap / 2, cell - (cell > 4 ? 0.6 : 0), high - gap);
       }
     }
   }
@@ -65,13 +65,13 @@ function cross(pen, x, y, size) {
   pen.stroke();
 }
 
-// How much each place is listened to, of the most: its mean attention without signs
-function heard(attention, places, queries) {
-  if (!queries) return new Array(places).fill(0.5);
+// Mean absolute attention to each input, relative to the largest
+function shareOfAttention(attention, inputs, queries) {
+  if (!queries) return new Array(inputs).fill(0.5);
   const means = [];
-  for (let place = 0; place < places; place++) {
+  for (let input = 0; input < inputs; input++) {
     let sum = 0;
-    for (let query = 0; query < queries; query++) sum += Math.abs(attention[place * queries + query]);
+    for (let query = 0; query < queries; query++) sum += Math.abs(attention[input * queries + query]);
     means.push(sum);
   }
   const most = Math.max(...means, 1);
@@ -81,7 +81,7 @@ function heard(attention, places, queries) {
 let shades = null;
 onNewColours(() => { shades = null; });
 
-// Of a number from -127 to 127: blue, nothing, orange
+// The colour of a number from -127 to 127: from blue through none to orange
 function shade(value) {
   if (!shades) {
     const zero = channels("zero"), ends = { minus: channels("minus"), plus: channels("plus") };
@@ -94,7 +94,7 @@ function shade(value) {
   return shades[value + 127];
 }
 
-// The code of the last steps, the newest on the right; a tick where the senses changed places
+// The code of the last steps, the newest on the right; a tick where the order of inputs changed
 export class CodeHistory {
   constructor(canvas) {
     this.canvas = canvas;

@@ -1,19 +1,19 @@
-// All that is set, as the fragment of the address: a link that can be shared.
+// All controls as the fragment of the address: a link that can be shared.
 
 const LISTS = ["cut", "hidden"], WORDS = ["agent", "background", "modify"];
 
-export const PLAIN = {
+export const NO_CHANGES = {
   wiring: 0, every: 0, noise: 0, copies: 1, cut: [], occlude: 0, hidden: [], background: "", modify: "",
 };
 
-const USUAL = { ...PLAIN, seed: 1, speed: 1, paused: false };
+const DEFAULTS = { ...NO_CHANGES, seed: 1, speed: 1, paused: false };
 
 export function toFragment(state) {
   const parts = [];
   for (const [name, value] of Object.entries(state)) {
-    // A dropped picture is not in the link
-    if (name === "background" && value === "dropped") continue;
-    if (name in USUAL && String(value) === String(USUAL[name])) continue;
+    // An uploaded picture is not in the link
+    if (name === "background" && value === "upload") continue;
+    if (name in DEFAULTS && String(value) === String(DEFAULTS[name])) continue;
     parts.push(`${name}=${encodeURIComponent(LISTS.includes(name) ? value.join(".") : value)}`);
   }
   return "#" + parts.join("&");
@@ -25,7 +25,7 @@ export function fromFragment(fragment) {
     if (LISTS.includes(name)) state[name] = text.split(".").filter(Boolean).map(Number);
     else if (WORDS.includes(name)) state[name] = text;
     else if (name === "paused") state[name] = text === "true";
-    else if (name in USUAL) state[name] = Number(text);
+    else if (name in DEFAULTS) state[name] = Number(text);
   }
   return state;
 }

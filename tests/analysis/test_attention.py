@@ -1,4 +1,4 @@
-"""What an agent of pictures looks at, shown."""
+"""Patch importance of agents of images, in videos and figures."""
 
 import jax
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from sensorium import recipes
-from sensorium.analysis import seeing
+from sensorium.analysis import attention
 from sensorium.analysis.show import show
 from sensorium.envs import CarRacing
 from sensorium.errors import ConfigError
@@ -31,7 +31,7 @@ def policy(request):
 
 @pytest.fixture(scope="module")
 def episode(policy):
-    seen = seeing.watch(policy, CarRacing(), ShufflePatches(), jax.random.key(1), 8)
+    seen = attention.trace_images(policy, CarRacing(), ShufflePatches(), jax.random.key(1), 8)
     return jax.tree.map(np.asarray, seen)
 
 
@@ -57,12 +57,12 @@ def test_agents_without_patches_have_none_to_show():
 
 
 def test_video_and_figure_are_written(policy, episode, tmp_path):
-    assert seeing.video(tmp_path / "seen.mp4", policy, episode, "seen") == 4
+    assert attention.write_image_video(tmp_path / "seen.mp4", policy, episode, "seen", 50) == 4
     frames = frames_of(str(tmp_path / "seen.mp4"), 496, 800)
     assert len(frames) == 4
     # Some of the picture is dimmed and some is not
     assert frames[0, 30:400, 20:380].std() > 5
-    seeing.importance_figure(tmp_path / "seen.png", policy, episode, "seen")
+    attention.importance_figure(tmp_path / "seen.png", policy, episode, "seen")
     with Image.open(tmp_path / "seen.png") as figure:
         assert figure.width == 1200
 
@@ -88,8 +88,8 @@ def test_the_agents_own_number_of_patches_is_lit_the_best_whitest(policy, episod
         importance=importance,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(seeing, "write_frames", keep)
-        seeing.video(tmp_path / "never.mp4", policy, shown, "black")
+        patch.setattr(attention, "write_frames", keep)
+        attention.write_image_video(tmp_path / "never.mp4", policy, shown, "black", 50)
     right = drawn[0][29:413, 404:788, 0][::4, ::4]
     lit = {int(right[row, column]) for row, column in corners[apart]} - {0}
     assert len(lit) == policy.num_attended
@@ -134,4 +134,5 @@ def test_what_cannot_be_shown_gets_one_sentence(tmp_path):
     refused("carracing-pi", "nothing to use as background", backgrounds=str(tmp_path))
     refused("cartpole-pi", "'background hills' happens to pictures", background="hills")
     refused("carracing-cnn", "ConvolutionalPolicy does not look at patches")
-    refused("carracing-teacher", "CarRacingRoad has no picture to show")
+    refused("carracing-teacher", "does not draw itself", video=tmp_path / "none.mp4")
+    assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""A picture that a visitor drops onto the page, decoded with limits."""
+"""Decode uploaded pictures, with limits."""
 
 import io
 import struct
@@ -16,15 +16,15 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 
 
 def decode(data: bytes, height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
-    """The picture in a file, cut and scaled to fill a size.
+    """Decode a picture, cut and scaled to fill a size.
 
     Args:
-        data: The file; of an animation the first frame is taken.
+        data: Of its file; of an animation the first frame is taken.
         height: Pixels.
         width: Pixels.
 
     Raises:
-        MessageError: It is too large, or no picture of a format that is read here.
+        MessageError: It is too large, or no picture of a known format.
     """
     from PIL import Image, ImageOps
 
@@ -32,21 +32,21 @@ def decode(data: bytes, height: int, width: int) -> UInt8[np.ndarray, "height wi
         raise MessageError(f"A picture may have {LARGEST_FILE >> 20} MB, this one has more.")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of Pillow's, about pictures that would unfold too far
+            warnings.simplefilter("error")  # Pillow's, of decompression bombs
             with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
                 if opened.width * opened.height > _MOST_PIXELS:
                     raise MessageError(
                         f"A picture may have {_MOST_PIXELS:,} pixels; "
                         f"this one has {opened.width} x {opened.height}."
                     )
-                opened.draft("RGB", (2 * width, 2 * height))  # JPEGs need not unfold whole
+                opened.draft("RGB", (2 * width, 2 * height))  # JPEGs are decoded smaller
                 picture = ImageOps.fit(opened.convert("RGB"), (width, height))
     except (OSError, ValueError, SyntaxError, EOFError, TypeError, struct.error, Warning) as error:
         if isinstance(error, MessageError):
             raise
         raise MessageError(
-            f"That is no picture that can be read ({', '.join(_FORMATS)})."
+            f"That is no picture of a known format ({', '.join(_FORMATS)})."
         ) from error
     except (Image.DecompressionBombError, MemoryError) as error:
-        raise MessageError("That picture unfolds to more than can be read.") from error
+        raise MessageError("That picture is too large once decompressed.") from error
     return np.asarray(picture)

@@ -1,4 +1,4 @@
-"""The page in a real browser: the clipboard, files, a line that is lost, and worlds beside cart-pole."""
+"""The page in a real browser: clipboard, files, a lost connection, and worlds beside cart-pole."""
 
 import dataclasses
 
@@ -28,27 +28,27 @@ def test_a_link_can_be_copied(browse):
     )
 
 
-def test_the_line_is_taken_up_again_where_it_was_lost(chromium, address):
+def test_a_lost_connection_is_restored_with_all_controls(chromium, address):
     """The WebSocket breaks, the server goes on: the page comes back with all that was set."""
     with chromium.new_context() as context:
-        page, lines = context.new_page(), []
+        page, sockets = context.new_page(), []
         page.set_default_timeout(PATIENCE)
         page.route_web_socket(
-            "**/play", lambda line: lines.append((line, line.connect_to_server()))
+            "**/session", lambda socket: sockets.append((socket, socket.connect_to_server()))
         )
         page.goto(address + "#wiring=4&noise=6&seed=9")
         page.wait_for_function("() => sensorium.drawn > 0")
-        lines[0][0].close(code=1011)
-        lines[0][1].close(code=1001)
+        sockets[0][0].close(code=1011)
+        sockets[0][1].close(code=1001)
         page.wait_for_function(
             "() => document.getElementById('status').classList.contains('wrong')"
         )
         assert "connection is lost" in page.inner_text("#status")
-        until(page, "f.lead.time > 0 && f.wire.length === 11")
+        until(page, "f.agent.time > 0 && f.channel.length === 11")
         page.wait_for_function(
             "() => !document.getElementById('status').classList.contains('wrong')"
         )
-        assert len(lines) == 2
+        assert len(sockets) == 2
         state = page.evaluate("() => sensorium.state")
         assert (state["wiring"], state["noise"]) == (4, 6)
         assert state["seed"] >= 9  # episodes may have ended meanwhile
@@ -72,17 +72,17 @@ def test_a_server_that_comes_back_is_found_again(serve, chromium):
             page.wait_for_function("() => sensorium.state !== null")
             assert page.evaluate("() => sensorium.state") == before
             page.click("#step")
-            until(page, "f.lead.time === 1")
+            until(page, "f.agent.time === 1")
             assert "lost" not in page.inner_text("#status")
 
 
-def test_racing_by_sight(browse, tmp_path):
+def test_car_racing(browse, tmp_path):
     page = browse("#agent=carracing-attention-agent")
-    until(page, "f.picture && f.looked")
-    assert page.inner_text("#rival-name") == "carracing-cnn"
-    assert page.locator("#no-rival").is_hidden()
-    until(page, "f.rival.time > 20 && f.rival_body.length === 4")
-    box = page.locator("#lead").bounding_box()
+    until(page, "f.image && f.importance")
+    assert page.inner_text("#baseline-name") == "carracing-cnn"
+    assert page.locator("#no-baseline").is_hidden()
+    until(page, "f.baseline.time > 20 && f.baseline_pose.length === 4")
+    box = page.locator("#scene").bounding_box()
     page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.1)
     until(page, "s.hidden.length === 1 && f.hidden[s.hidden[0]] === 1")
     page.keyboard.press("ArrowDown")
@@ -99,17 +99,17 @@ def test_racing_by_sight(browse, tmp_path):
     keep(page, "racing")
     Image.new("RGB", (300, 200), (10, 20, 250)).save(tmp_path / "blue.png")
     page.set_input_files("#file", tmp_path / "blue.png")
-    until(page, "s.background === 'dropped'")
+    until(page, "s.background === 'upload'")
     until(page, "f.arrived.filter((v, i) => i % 3 === 2 && v === 250).length > 1000")
-    assert "dropped" not in page.evaluate("() => location.hash")
+    assert "upload" not in page.evaluate("() => location.hash")
     page.select_option("#background", "hills")
     until(page, "s.background === 'hills'")
     Image.new("RGB", (300, 200), (250, 20, 10)).save(tmp_path / "red.png")
     drop(page, "notes.txt", "text/plain", b"no picture")
     assert "no picture" in page.inner_text("#status")
     drop(page, "red.png", "image/png", (tmp_path / "red.png").read_bytes())
-    assert "red.png is where the grass was" in page.inner_text("#status")
-    until(page, "s.background === 'dropped'")
+    assert "red.png is the background" in page.inner_text("#status")
+    until(page, "s.background === 'upload'")
     until(page, "f.arrived.filter((v, i) => i % 3 === 0 && v === 250).length > 1000")
     page.click("#shuffle")
     until(page, "s.wiring === 1")
@@ -121,7 +121,7 @@ def drop(page, name, kind, data):
         """([name, kind, bytes]) => {
             const held = new DataTransfer();
             held.items.add(new File([Uint8Array.from(bytes)], name, { type: kind }));
-            const let_go = (what) => document.getElementById("lead").dispatchEvent(
+            const let_go = (what) => document.getElementById("scene").dispatchEvent(
                 new DragEvent(what, { dataTransfer: held, bubbles: true, cancelable: true }));
             const taken = !let_go("dragover"), marked = document.body.classList.contains("dropping");
             let_go("drop");
@@ -133,7 +133,7 @@ def drop(page, name, kind, data):
 
 
 def test_worlds_that_draw_themselves_and_that_do_not(serve, chromium, tmp_path):
-    for name, kind in (("Walk", "drawn"), ("Mute", "nothing")):
+    for name, drawing in (("Walk", "rendered"), ("Mute", "none")):
         env = f"gym:tests.host_worlds:{name}-v0"
         recipe = dataclasses.replace(recipes.find("cartpole-pi"), env=env)
         path = tmp_path / f"{name}.safetensors"
@@ -143,13 +143,13 @@ def test_worlds_that_draw_themselves_and_that_do_not(serve, chromium, tmp_path):
             page.set_default_timeout(PATIENCE)
             page.goto(f"http://127.0.0.1:{port}/")
             page.wait_for_function("() => sensorium.drawn > 5")
-            assert page.evaluate("() => document.body.dataset.kind") == kind
-            assert page.locator("#lead").is_visible() == (kind == "drawn")
-            assert page.locator("#no-view").is_visible() == (kind == "nothing")
+            assert page.evaluate("() => document.body.dataset.drawing") == drawing
+            assert page.locator("#scene").is_visible() == (drawing == "rendered")
+            assert page.locator("#no-view").is_visible() == (drawing == "none")
             assert page.locator("#push").is_hidden()
             page.get_by_role("button", name="sensor 1", exact=True).click()
             until(page, "s.cut.length === 1 && f.level?.[1] === 0")
-            if kind == "drawn":
-                size = page.evaluate("() => [lead.width, lead.height]")
+            if drawing == "rendered":
+                size = page.evaluate("() => [scene.width, scene.height]")
                 assert size == [8, 8]
-            keep(page, f"world-{kind}")
+            keep(page, f"world-{drawing}")

@@ -1,8 +1,8 @@
-"""What an agent of pictures looks at: an episode as a video, and as a histogram of importance.
+"""Patch importance of agents of images: an episode as a video, and as a histogram.
 
-The picture as it was and as it arrived stand side by side; what the agent attends to is bright in both, the
-more important the whiter. Where an arrived pixel comes from is found by sending a picture of places through
-the same perturbation.
+The video shows the observation before and after the perturbation, side by side; attended patches are bright
+in both, the more important the whiter. To follow pixels, an image of their places goes through the same
+perturbation.
 """
 
 import functools
@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt8
 from PIL import Image, ImageDraw, ImageFont
 
 from sensorium.analysis import style
-from sensorium.analysis.video import write_frames
+from sensorium.analysis.video import STRIDE, write_frames
 from sensorium.envs import Environment
 from sensorium.perturbations import Perturbation
 from sensorium.policies import Policy
@@ -27,37 +27,37 @@ from sensorium.types import Key
 _ZOOM = 4  # pixels of the video for each of a frame
 _EDGE = 10
 _HEAD, _STRIP = 24, 56  # rows above and below the pictures
-_DIM = 0.4  # of what is not attended to
+_DIM = 0.4  # brightness of patches without attention
 _GLARE = 0.6  # how white the most important patch is
 _INK, _GREY, _PAPER = (40, 40, 40), (200, 200, 196), (250, 250, 248)
 
 
-class SeenEpisode(NamedTuple):
-    """T steps of an agent that sees; after the end of the episode `alive` is False."""
+class ImageTrace(NamedTuple):
+    """T steps of an agent of images; after the end of the episode `alive` is False."""
 
     world: UInt8[Array, "T H W 3"]
-    """The picture as it was."""
+    """The observation before the perturbation."""
     arrived: UInt8[Array, "T H W 3"]
-    """The same after the perturbation."""
+    """The same after it."""
     places: UInt8[Array, "T H W 2"]
-    """Row and column that each arrived pixel comes from."""
+    """Row and column before the perturbation of each pixel after it."""
     importance: Float[Array, "T patches"]
-    """Of each patch of what arrived: votes, or attention summed over all queries."""
+    """Of each patch after the perturbation: attention summed over all queries, or over all patches."""
     action: Float[Array, "T A"]
     reward: Float[Array, " T"]
     alive: Bool[Array, " T"]
 
 
 @eqx.filter_jit
-def watch(
+def trace_images(
     policy: Policy, world: Environment, perturbation: Perturbation, key: Key, steps: int
-) -> SeenEpisode:
-    """Run one episode and keep what was seen.
+) -> ImageTrace:
+    """Run one episode and keep its observations, patch importance, actions and rewards.
 
     Args:
-        policy: An AttentionAgent, or one of shuffled patches.
-        world: An unperturbed world of pictures of at most 256 x 256 pixels.
-        perturbation: What happens to them.
+        policy: An agent that attends to patches.
+        world: An unperturbed world of images of at most 256 x 256 pixels.
+        perturbation: Of the images.
         key: Decides the start and all noise.
         steps: T, how many steps to keep.
 
@@ -73,7 +73,7 @@ def watch(
     rows, columns = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
     places = jnp.stack([rows, columns, jnp.zeros_like(rows)], -1).astype(jnp.uint8)
 
-    def step(now: tuple, time: Array) -> tuple[tuple, SeenEpisode]:
+    def step(now: tuple, time: Array) -> tuple[tuple, ImageTrace]:
         picture, state, senses, carry, alive = now
         key_apply, key_world = jax.random.split(jax.random.fold_in(key_steps, time))
         arrived, after = perturbation.apply(key_apply, senses, picture)
@@ -83,7 +83,7 @@ def watch(
         seen, state, reward, terminated, truncated, _ = world.advance(
             key_world, state, action, params
         )
-        kept = SeenEpisode(
+        kept = ImageTrace(
             picture,
             arrived,
             origin[..., :2],
@@ -98,16 +98,16 @@ def watch(
     return jax.lax.scan(step, start, jnp.arange(steps))[1]
 
 
-def video(
-    path: Path, policy: Policy, episode: SeenEpisode, title: str, steps_per_second: int = 50
+def write_image_video(
+    path: Path, policy: Policy, episode: ImageTrace, title: str, steps_per_second: int
 ) -> int:
-    """Write the episode as an mp4 in real time, a frame for every second step.
+    """Write an mp4 in real time, a frame for every second step.
 
     Args:
         path: The file to create or replace.
-        policy: Who looked.
-        episode: What it looked at.
-        title: Shown below the pictures.
+        policy: The agent of the episode.
+        episode: What to show; the video ends with the episode.
+        title: Written below the images.
         steps_per_second: Of the world's own time.
 
     Returns:
@@ -129,20 +129,22 @@ def video(
             episode, step, light, f"{title}   step {step}   return {shown(float(totals[step]))}"
         )
 
-    return write_frames(path, draw, range(0, count, 2), steps_per_second / 2)
+    return write_frames(path, draw, range(0, count, STRIDE), steps_per_second / STRIDE)
 
 
-def _draw(episode: SeenEpisode, step: int, light: np.ndarray, line: str) -> np.ndarray:
+def _draw(episode: ImageTrace, step: int, light: np.ndarray, line: str) -> np.ndarray:
     world, arrived = np.asarray(episode.world[step]), np.asarray(episode.arrived[step])
     height, width, _ = world.shape
-    # Of several arrived pixels from one place, the brightest counts
+    # Of several pixels from one place, the brightest counts
     before = np.zeros((height, width))
     origin = episode.places[step]
     np.maximum.at(before, (origin[..., 0], origin[..., 1]), light)
     changed = not np.array_equal(world, arrived)
     pictures = {
-        "as it was" if changed else "what it sees": _lit(world, before) if changed else world,
-        "as it arrives" if changed else "what it looks at": _lit(arrived, light),
+        "before the perturbation" if changed else "observation": (
+            _lit(world, before) if changed else world
+        ),
+        "after the perturbation" if changed else "attended patches": _lit(arrived, light),
     }
     # Videos are made of blocks of 16 pixels
     across = -(-(2 * width * _ZOOM + 3 * _EDGE) // 16) * 16
@@ -162,13 +164,12 @@ def _draw(episode: SeenEpisode, step: int, light: np.ndarray, line: str) -> np.n
 
 
 def _draw_actions(pen: ImageDraw.ImageDraw, base: int, action: np.ndarray) -> None:
-    """Steering from the middle of its bar, to the left or right; gas and brake from none to all."""
-    for number, (name, value) in enumerate(zip(("steer", "gas", "brake"), action, strict=True)):
+    """Draw each action from -1 to 1, from the middle of its bar."""
+    for number, value in enumerate(action[:3]):
         left = _EDGE + 260 * number
-        pen.text((left, base - 4), name, _INK, _font(15))
-        pen.rectangle((left + 55, base, left + 235, base + 14), fill=_GREY)
-        begin, end = (0.0, float(value)) if name == "steer" else (-1.0, float(value))
-        ends = sorted(left + 145 + 90 * part for part in (begin, end))
+        pen.text((left, base - 4), f"action {number}", _INK, _font(15))
+        pen.rectangle((left + 65, base, left + 245, base + 14), fill=_GREY)
+        ends = sorted(left + 155 + 90 * part for part in (0.0, float(np.clip(value, -1, 1))))
         pen.rectangle((ends[0], base, ends[1], base + 14), fill=style.COLOURS[number])
 
 
@@ -180,7 +181,7 @@ def _font(size: int) -> Any:
 def _light(
     height: int, width: int, corners: Int[np.ndarray, "best 2"], size: int
 ) -> Float[np.ndarray, "H W"]:
-    """Of each pixel: 1 in the best patch, less in each after it, and 0 elsewhere."""
+    """Rank each pixel: 1 in the most important patch, less in each after it, and 0 elsewhere."""
     light = np.zeros((height, width))
     for rank, (row, column) in reversed(list(enumerate(corners))):
         light[row : row + size, column : column + size] = 1 - rank / len(corners)
@@ -188,14 +189,14 @@ def _light(
 
 
 def _lit(picture: np.ndarray, light: np.ndarray) -> UInt8[np.ndarray, "H W 3"]:
-    """Dim where there is no light, and the whiter the more there is."""
+    """Dim the image where `light` is 0, and whiten it the more the larger it is."""
     white = _GLARE * light[..., None]
     lit = np.where(white > 0, picture * (1 - white) + 255 * white, _DIM * picture)
     return lit.astype(np.uint8)
 
 
-def importance_figure(path: Path, policy: Policy, episode: SeenEpisode, title: str) -> None:
-    """How often patches are how important, with samples of each (AttentionAgent Figure 6), as a PNG.
+def importance_figure(path: Path, policy: Policy, episode: ImageTrace, title: str) -> None:
+    """Draw a histogram of patch importance with samples of each bin (AttentionAgent Figure 6), as a PNG.
 
     Raises:
         WriteError: The file could not be written.
@@ -238,5 +239,5 @@ def importance_figure(path: Path, policy: Policy, episode: SeenEpisode, title: s
 
 
 def _short(value: float) -> str:
-    """Two digits that tell, without an exponent."""
+    """Format with two significant digits, without an exponent."""
     return f"{float(f'{value:.2g}'):g}"
