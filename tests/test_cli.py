@@ -122,7 +122,7 @@ def test_show_writes_a_video_and_a_figure(agent_file, tmp_path):
 
     sensorium(
         "show", agent_file, "--video", tmp_path / "out.mp4", "--figure", tmp_path / "out.png",
-        "--steps", 40, "--shuffle-at", 15, "--noise-channels", 2,
+        "--steps", 40, "--reshuffle-every", 15, "--noise-channels", 2,
     )  # fmt: skip
     decode = [
         "-i",

@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 import tyro
 from rich.console import Console
-from tyro.conf import Positional
+from tyro.conf import OmitArgPrefixes, Positional
 
 from sensorium.errors import ConfigError, MissingExtraError, SensoriumError
+from sensorium.perturbations.flags import NO_FLAGS, PerturbationFlags
 from sensorium.registry import import_plugins
 from sensorium.terminal import reserved_output, say, whole_output, with_json
 
@@ -154,15 +155,7 @@ def evaluate(
     *,
     episodes: int | None = None,
     seed: int = 0,
-    shuffle: bool = False,
-    reshuffle_every: int | None = None,
-    duplicate: int | None = None,
-    noise_channels: int | None = None,
-    noise_sigma: float = 0.1,
-    drop: int | None = None,
-    occlude: float | None = None,
-    background: str | None = None,
-    modify: str | None = None,
+    perturbation: OmitArgPrefixes[PerturbationFlags] = NO_FLAGS,
     env: str | None = None,
     suite: bool = False,
     engine: Literal["auto", "ray"] = "auto",
@@ -176,17 +169,7 @@ def evaluate(
         agent: A name of the zoo, a run directory, or a file.
         episodes: How many, each from a start of its own; 1,000, or 100 in a world on the host.
         seed: Any whole number from 0 on; decides the starts and all noise.
-        shuffle: Put the sensors, or the patches of pictures, in a random order at the start of each episode.
-        reshuffle_every: Put them in a new order every so many steps.
-        duplicate: Every sensor this many times, the code scaled to match.
-        noise_channels: This many more channels of Gaussian noise.
-        noise_sigma: Standard deviation of the noise.
-        drop: This many sensors are missing, others each episode.
-        occlude: This share of the patches of pictures is black.
-        background: A picture, a folder of them, a video, or hills, waves, mosaic or crossroads, where
-            CarRacing has grass.
-        modify: What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars, blob or lane; or
-            convolution, NetRand's random layer.
+        perturbation: What happens to the observations.
         env: Another world than that of the agent's recipe; `gym:` and an id for any of Gymnasium.
         suite: Plain, shuffled, doubled and with 5 noise channels, beside the paper's scores.
         engine: Where episodes run: `auto` is this machine, `ray` a cluster.
@@ -195,7 +178,6 @@ def evaluate(
         json: Write figures as JSON to this file; - for standard output.
     """
     from sensorium.evaluation import report
-    from sensorium.perturbations import perturb
     from sensorium.reproduce.published import an_table_2
     from sensorium.rollout import EngineConfig, make_world, use_all_cores
     from sensorium.zoo import load
@@ -203,19 +185,8 @@ def evaluate(
     use_all_cores()
     loaded = load(agent)
     world = env or loaded.recipe.env
-    perturbation = perturb(
-        make_world(world).senses,
-        shuffle=shuffle,
-        reshuffle_every=reshuffle_every,
-        duplicate=duplicate,
-        noise_channels=noise_channels,
-        noise_sigma=noise_sigma,
-        drop=drop,
-        occlude=occlude,
-        background=background,
-        modify=modify,
-    )
-    perturbations = report.SUITE if suite else (perturbation,)
+    asked = perturbation.build(make_world(world).senses)
+    perturbations = report.SUITE if suite else (asked,)
     paper = an_table_2(loaded.name) if world == loaded.recipe.env else None
     episodes = make_world(world).scored_episodes if episodes is None else episodes
     where = EngineConfig(engine, address, workers)
@@ -259,12 +230,9 @@ def show(
     figure: Path | None = None,
     steps: int = 500,
     seed: int = 0,
-    shuffle: bool = False,
-    shuffle_at: int | None = None,
-    noise_channels: int | None = None,
-    background: str | None = None,
+    perturbation: OmitArgPrefixes[PerturbationFlags] = NO_FLAGS,
+    plain: bool = False,
     backgrounds: str | None = None,
-    modify: str | None = None,
 ) -> None:
     """Watch an agent: the world, its senses in their present order, attention, code.
 
@@ -274,13 +242,10 @@ def show(
         figure: Write the whole episode as one PNG here; of CarRacing, how important its patches are.
         steps: How many steps of the episode to show.
         seed: Any whole number from 0 on; decides the start and all noise.
-        shuffle: Put the sensors, or the patches of pictures, in a random order at the start.
-        shuffle_at: And again every so many steps, 0 for never; if not said, sensors every 250, patches never.
-        noise_channels: This many more channels of noise.
-        background: As of `eval`, for CarRacing.
+        perturbation: What happens to the observations; by default sensors are reshuffled every 250 steps.
+        plain: Perturb nothing.
         backgrounds: One episode each: `scenes` for all that are drawn here, or a folder of pictures and
             videos. --video and --figure then name folders.
-        modify: As of `eval`, for CarRacing.
     """
     from sensorium.analysis import show as analysis_show
     from sensorium.zoo import load
@@ -291,12 +256,9 @@ def show(
         figure=figure,
         steps=steps,
         seed=seed,
-        shuffle=shuffle,
-        shuffle_at=shuffle_at,
-        noise_channels=noise_channels,
-        background=background,
+        flags=perturbation,
+        plain=plain,
         backgrounds=backgrounds,
-        modify=modify,
     )
 
 

@@ -11,7 +11,14 @@ from sensorium.analysis.video import write_video
 from sensorium.envs import CartPoleSwingUpHarder, Perturbed
 from sensorium.errors import ConfigError
 from sensorium.evaluation import evaluation_keys
-from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, Shuffle, compose
+from sensorium.perturbations import (
+    Identity,
+    NoiseChannels,
+    PerturbationFlags,
+    Reshuffle,
+    Shuffle,
+    compose,
+)
 from sensorium.policies import AttentionNeuronConfig
 from sensorium.rollout import HostEngine, make_world, run_episode
 from sensorium.zoo import Agent, load
@@ -136,10 +143,16 @@ def test_the_ant_is_shown_with_the_names_of_its_sensors(tmp_path, key):
     ("asked", "happened"),
     [
         (dict(steps=8), "shuffled"),
-        (dict(steps=8, shuffle_at=3), "reshuffled every 3"),
-        (dict(steps=8, shuffle_at=8, noise_channels=2), "+2 noise channels + shuffled"),
-        (dict(steps=8, shuffle_at=0), "plain"),
-        (dict(steps=900, shuffle_at=600, seed=3), "shuffled"),  # ends early
+        (dict(steps=8, flags=PerturbationFlags(reshuffle_every=3)), "reshuffled every 3"),
+        (
+            dict(steps=8, flags=PerturbationFlags(reshuffle_every=8, noise_channels=2)),
+            "+2 noise channels + shuffled",
+        ),
+        (dict(steps=8, plain=True), "plain"),
+        (
+            dict(steps=900, flags=PerturbationFlags(reshuffle_every=600), seed=3),
+            "shuffled",
+        ),  # ends early
     ],
 )
 def test_a_caption_names_what_happened(asked, happened, capsys):

@@ -10,7 +10,7 @@ from sensorium.analysis import attention
 from sensorium.analysis.show import show
 from sensorium.envs import CarRacing
 from sensorium.errors import ConfigError
-from sensorium.perturbations import SCENES, ShufflePatches, each_background
+from sensorium.perturbations import SCENES, PerturbationFlags, ShufflePatches, each_background
 from sensorium.perturbations.backgrounds import frames_of
 from sensorium.policies import AttentionAgentConfig, FeedForwardConfig, VisionAttentionNeuronConfig
 from sensorium.zoo.agent import Agent
@@ -126,13 +126,25 @@ def test_what_cannot_be_shown_gets_one_sentence(tmp_path):
         with pytest.raises(ConfigError, match=match):
             show(Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}), **nothing | asked)
 
-    refused("carracing-pi", "not to pictures of shape", noise_channels=5)
-    refused("carracing-pi", "every of at least 0", shuffle_at=-3)
+    refused("carracing-pi", "not to pictures of shape", flags=PerturbationFlags(noise_channels=5))
+    refused("carracing-pi", "every of at least 0", flags=PerturbationFlags(reshuffle_every=-3))
     refused("carracing-pi", "between 1 and 1000, got 2000", steps=2000)
-    refused("carracing-pi", "--backgrounds is each", background="hills", backgrounds="scenes")
+    refused(
+        "carracing-pi",
+        "--backgrounds is each",
+        flags=PerturbationFlags(background="hills"),
+        backgrounds="scenes",
+    )
     refused("carracing-pi", "no folder nowhere of backgrounds", backgrounds="nowhere")
     refused("carracing-pi", "nothing to use as background", backgrounds=str(tmp_path))
-    refused("cartpole-pi", "'background hills' happens to pictures", background="hills")
+    refused(
+        "cartpole-pi",
+        "'background hills' happens to pictures",
+        flags=PerturbationFlags(background="hills"),
+    )
+    refused(
+        "carracing-pi", "--plain goes without", flags=PerturbationFlags(shuffle=True), plain=True
+    )
     refused("carracing-cnn", "ConvolutionalPolicy does not look at patches")
     refused("carracing-teacher", "does not draw itself", video=tmp_path / "none.mp4")
     assert not list(tmp_path.iterdir())

@@ -15,12 +15,12 @@ from sensorium.perturbations import (
     Identity,
     NoiseChannels,
     OneOf,
+    PerturbationFlags,
     Reshuffle,
     Shuffle,
     Silence,
     check_perturbation,
     compose,
-    perturb,
 )
 
 SINGLE = [Identity(), Shuffle(), Reshuffle(2), Duplicate(3), NoiseChannels(4), Drop(2), Silence(2)]
@@ -127,10 +127,10 @@ def test_compose_of_nothing_and_of_one():
 
 
 def test_flags_make_a_perturbation_and_its_name():
-    made = perturb(drop=1, duplicate=2, noise_channels=5, shuffle=True)
+    made = PerturbationFlags(drop=1, duplicate=2, noise_channels=5, shuffle=True).build()
     assert str(made) == "1 dropped + doubled + +5 noise channels + shuffled"
     assert made.arriving(5) == 13
-    assert perturb() == Identity()
+    assert PerturbationFlags().build() == Identity()
 
 
 @pytest.mark.parametrize(

@@ -24,13 +24,13 @@ from sensorium.perturbations import (
     NoiseBackground,
     Occlude,
     OneOf,
+    PerturbationFlags,
     RandomBackground,
     RandomConvolution,
     Shuffle,
     ShufflePatches,
     check_perturbation,
     compose,
-    perturb,
 )
 from sensorium.perturbations.patches import from_patches, to_patches
 from sensorium.policies import VisionAttentionNeuronConfig
@@ -247,10 +247,12 @@ def test_bars_and_blob_cover_their_places(frame):
 
 
 def test_flags_mean_patches_where_there_are_pictures():
-    assert perturb(SHAPE, shuffle=True) == ShufflePatches()
-    assert perturb(SHAPE, reshuffle_every=25) == ShufflePatches(every=25)
-    assert perturb(5, shuffle=True) == Shuffle()
-    asked = perturb(SHAPE, background="hills", modify="bars", occlude=0.2, shuffle=True)
+    assert PerturbationFlags(shuffle=True).build(SHAPE) == ShufflePatches()
+    assert PerturbationFlags(reshuffle_every=25).build(SHAPE) == ShufflePatches(every=25)
+    assert PerturbationFlags(shuffle=True).build(5) == Shuffle()
+    asked = PerturbationFlags(background="hills", modify="bars", occlude=0.2, shuffle=True).build(
+        SHAPE
+    )
     assert str(asked) == "background hills + bars + 20% occluded + shuffled"
 
 
@@ -313,7 +315,7 @@ def test_unknown_names_get_the_nearest():
     with pytest.raises(UnknownNameError, match="hills"):
         Background("hill").arriving(SHAPE)
     with pytest.raises(UnknownNameError, match="blob"):
-        perturb(SHAPE, modify="blobb")
+        PerturbationFlags(modify="blobb").build(SHAPE)
 
 
 @pytest.mark.parametrize("offset", [32, -32])

@@ -10,11 +10,11 @@ import pytest
 from sensorium.envs import CarRacing, Perturbed
 from sensorium.errors import ConfigError
 from sensorium.perturbations import (
+    PerturbationFlags,
     RandomConvolution,
     ShufflePatches,
     check_perturbation,
     compose,
-    perturb,
 )
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
@@ -138,7 +138,7 @@ def test_marks_on_pixels_are_followed_through_it():
 def test_names_and_flags():
     assert str(RandomConvolution()) == str(ALWAYS) == "random convolution"
     assert str(RandomConvolution(every=5)) == "random convolution every 5"
-    asked = perturb(SHAPE, modify="convolution", background="hills")
+    asked = PerturbationFlags(modify="convolution", background="hills").build(SHAPE)
     assert str(asked) == "background hills + random convolution"
 
 

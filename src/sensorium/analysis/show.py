@@ -1,5 +1,6 @@
 """`sensorium show`: an episode as a video, a figure, or a few lines in the terminal."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -14,12 +15,13 @@ from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.envs import Environment, World
 from sensorium.errors import ConfigError
 from sensorium.evaluation import as_shown, evaluation_keys
-from sensorium.perturbations import Perturbation, each_background, perturb
+from sensorium.perturbations import Perturbation, PerturbationFlags, each_background
+from sensorium.perturbations.flags import NO_FLAGS
 from sensorium.rollout import by_kind, make_world
 from sensorium.terminal import shown
 from sensorium.zoo import Agent
 
-_SHUFFLE_AT = 250  # steps
+_RESHUFFLE_EVERY = 250  # steps
 
 
 class _Episode(NamedTuple):
@@ -40,12 +42,9 @@ def show(
     figure: Path | None,
     steps: int,
     seed: int,
-    shuffle: bool = False,
-    shuffle_at: int | None = None,
-    noise_channels: int | None = None,
-    background: str | None = None,
+    flags: PerturbationFlags = NO_FLAGS,
+    plain: bool = False,
     backgrounds: str | None = None,
-    modify: str | None = None,
 ) -> None:
     """Run one episode that goes on to the last step, if there is one, and show it.
 
@@ -55,13 +54,9 @@ def show(
         figure: A PNG to write; a folder of them with `backgrounds`.
         steps: How many steps.
         seed: Decides the start and all noise.
-        shuffle: Put sensors, or patches of pictures, in a random order at the start.
-        shuffle_at: And again every so many steps; 0 for never. None is every 250th if nothing else happens to
-            scalar sensors, and never for pictures.
-        noise_channels: This many more channels of noise.
-        background: As of `sensorium.perturbations.perturb`.
+        flags: The perturbation. If there is none, scalar sensors are reshuffled every 250 steps.
+        plain: Without any perturbation.
         backgrounds: `scenes`, or a folder: an episode for each of its backgrounds.
-        modify: As of `sensorium.perturbations.perturb`.
 
     Raises:
         ConfigError: A number is out of range, or the world does not fit what is asked.
@@ -70,27 +65,22 @@ def show(
     world = make_world(agent.recipe.env)
     if not 1 <= steps <= world.max_steps:
         raise ConfigError(f"steps must be between 1 and {world.max_steps}, got {steps}.")
+    if plain and flags != NO_FLAGS:
+        raise ConfigError("--plain goes without flags that perturb: choose.")
     scalar = isinstance(world.senses, int)
-    if shuffle_at is None and scalar and not shuffle:
-        shuffle_at = _SHUFFLE_AT
-
-    def perturbed(background: str | None) -> Perturbation:
-        return perturb(
-            world.senses,
-            shuffle=shuffle and not shuffle_at,
-            reshuffle_every=shuffle_at or None,
-            noise_channels=noise_channels,
-            background=background,
-            modify=modify,
-        )
-
+    if scalar and not plain and flags == NO_FLAGS:
+        flags = PerturbationFlags(reshuffle_every=_RESHUFFLE_EVERY)
     if backgrounds is None:
-        cases = [(perturbed(background), video, figure)]
-    elif background is not None:
+        cases = [(flags.build(world.senses), video, figure)]
+    elif flags.background is not None:
         raise ConfigError("--background is one of them and --backgrounds is each: choose.")
     else:
         cases = [
-            (perturbed(source), video and video / f"{name}.mp4", figure and figure / f"{name}.png")
+            (
+                dataclasses.replace(flags, background=source).build(world.senses),
+                video and video / f"{name}.mp4",
+                figure and figure / f"{name}.png",
+            )
             for name, source in each_background(backgrounds).items()
         ]
     for perturbation, _, _ in cases:

@@ -34,6 +34,8 @@ from sensorium.perturbations.channels import Silence as Silence
 from sensorium.perturbations.combined import Compose as Compose
 from sensorium.perturbations.combined import OneOf as OneOf
 from sensorium.perturbations.combined import compose as compose
+from sensorium.perturbations.flags import MODIFICATIONS as MODIFICATIONS
+from sensorium.perturbations.flags import PerturbationFlags as PerturbationFlags
 from sensorium.perturbations.order import Reshuffle as Reshuffle
 from sensorium.perturbations.order import Shuffle as Shuffle
 from sensorium.perturbations.patches import Occlude as Occlude
@@ -51,8 +53,6 @@ from sensorium.perturbations.racing import HideRows as HideRows
 from sensorium.perturbations.racing import NoiseBackground as NoiseBackground
 from sensorium.perturbations.random_background import RandomBackground as RandomBackground
 from sensorium.perturbations.random_convolution import RandomConvolution as RandomConvolution
-from sensorium.perturbations.wanted import MODIFICATIONS as MODIFICATIONS
-from sensorium.perturbations.wanted import perturb as perturb
 from sensorium.registry import register
 
 for _part in (
