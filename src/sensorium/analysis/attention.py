@@ -21,6 +21,7 @@ from sensorium.analysis.video import STRIDE, write_frames
 from sensorium.envs import Environment
 from sensorium.perturbations import Perturbation
 from sensorium.policies import Policy
+from sensorium.seeding import stream
 from sensorium.terminal import shown
 from sensorium.types import Key
 
@@ -75,13 +76,15 @@ def trace_images(
 
     def step(now: tuple, time: Array) -> tuple[tuple, ImageTrace]:
         picture, state, senses, carry, alive = now
-        key_apply, key_world = jax.random.split(jax.random.fold_in(key_steps, time))
+        key_step = jax.random.fold_in(key_steps, time)
+        key_apply, key_world = jax.random.split(key_step)
         arrived, after = perturbation.apply(key_apply, senses, picture)
         origin = perturbation.carried(key_apply, senses, places)
         action, carry, inside = policy.step(arrived, carry)
         assert inside.attention is not None
-        seen, state, reward, terminated, truncated, _ = world.advance(
-            key_world, state, action, params
+        command = perturbation.perturb_action(stream(key_step, "action"), after, action)
+        following, state, reward, terminated, truncated, _ = world.advance(
+            key_world, state, command, params
         )
         kept = ImageTrace(
             picture,
@@ -92,7 +95,7 @@ def trace_images(
             jnp.where(alive, reward, 0.0),
             alive,
         )
-        return (seen, state, after, carry, alive & ~terminated & ~truncated), kept
+        return (following, state, after, carry, alive & ~terminated & ~truncated), kept
 
     start = (picture, state, senses, policy.initial_carry(world.senses), jnp.ones((), bool))
     return jax.lax.scan(step, start, jnp.arange(steps))[1]

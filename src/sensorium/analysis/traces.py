@@ -14,7 +14,7 @@ from sensorium.envs import Environment, Perturbed, World
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, SensoryCarry, SensoryPolicy
 from sensorium.rollout import by_kind
-from sensorium.rollout.acting import begin_senses, sense
+from sensorium.rollout.acting import begin_senses, perturb_action, sense
 from sensorium.rollout.host import seeds_of
 from sensorium.types import Key, Keys, PyTree
 
@@ -119,7 +119,7 @@ def _trace_on_host(
         observation, _ = env.reset(seed=int(seeds_of(key[None])[0]))
         for time in range(steps):
             drawn = env.render() if world.render_mode is not None else None
-            channels, sources, action, inside, carry, senses = _act(
+            channels, sources, action, command, inside, carry, senses = _act(
                 policy,
                 perturbation,
                 key,
@@ -128,8 +128,9 @@ def _trace_on_host(
                 jnp.asarray(observation),
                 carry,
             )
-            command = world.to_env_actions(np.asarray(action)[None])[0]
-            following, reward, terminated, truncated, _ = env.step(command)
+            following, reward, terminated, truncated, _ = env.step(
+                world.to_env_actions(np.asarray(command)[None])[0]
+            )
             kept.append(
                 EpisodeTrace(
                     sensors=observation,
@@ -164,7 +165,8 @@ def _act(
     channels, senses = sense(perturbation, key, time, senses, observation)
     sources = perturbation.sources(senses, observation.shape[0])
     action, carry, inside = policy.step(channels, carry)
-    return channels, sources, action, inside, carry, senses
+    command = perturb_action(perturbation, key, time, senses, action)
+    return channels, sources, action, command, inside, carry, senses
 
 
 def collect_codes(

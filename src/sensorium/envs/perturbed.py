@@ -1,4 +1,4 @@
-"""A world whose senses are perturbed is a world."""
+"""A world with perturbed observations and actions is a world."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ class PerturbedState(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Perturbed(Environment):
-    """`world` with every observation passed through `perturbation`.
+    """`world` with every observation passed through `perturbation`, and every action too if it acts on them.
 
     The same key gives the same start as in `world` itself, so that episodes can be compared in pairs.
     """
@@ -99,8 +99,11 @@ class Perturbed(Environment):
     def step_env(
         self, key: Key, state: PerturbedState, action: Action, params: Any
     ) -> tuple[Sensed, PerturbedState, Scalar, Flag, dict[str, Any]]:
-        """Advance the world, then perturb what it shows."""
+        """Perturb the action, advance the world, then perturb what it shows."""
         key_world, key_senses = jax.random.split(key)
+        if self.perturbation.perturbs_actions:
+            key_action = stream(key, "action")
+            action = self.perturbation.perturb_action(key_action, state.senses, action)
         observation, world, reward, terminated, info = self.world.step_env(
             key_world, state.world, action, params
         )

@@ -9,7 +9,7 @@ from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations.perturbation import Identity, Perturbation, check_scalars
-from sensorium.types import Key, Picture, PyTree, Sensed, Senses
+from sensorium.types import Action, Key, Picture, PyTree, Sensed, Senses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +49,19 @@ class Compose(Perturbation):
             )
             states.append(part_state)
         return observation, tuple(states)
+
+    @property
+    def perturbs_actions(self) -> bool:
+        """Whether any part does."""
+        return any(part.perturbs_actions for part in self.parts)
+
+    def perturb_action(self, key: Key, state: PyTree, action: Action) -> Action:
+        """Through all parts, the one nearest to the agent first."""
+        for index, (part, part_state) in reversed(
+            list(enumerate(zip(self.parts, state, strict=True)))
+        ):
+            action = part.perturb_action(jax.random.fold_in(key, index), part_state, action)
+        return action
 
     def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
         """Followed back through all parts."""
@@ -119,6 +132,17 @@ class OneOf(Perturbation):
         branches = [through(index) for index in range(len(self.parts))]
         shown, states = jax.lax.switch(choice, branches, states)
         return shown, (choice, states)
+
+    @property
+    def perturbs_actions(self) -> bool:
+        """Whether any part does."""
+        return any(part.perturbs_actions for part in self.parts)
+
+    def perturb_action(self, key: Key, state: PyTree, action: Action) -> Action:
+        """Through the part that was drawn."""
+        choice, states = state
+        pairs = zip(self.parts, states, strict=True)
+        return jnp.stack([part.perturb_action(key, s, action) for part, s in pairs])[choice]
 
     def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
         """Those of the part that was drawn."""

@@ -1,11 +1,14 @@
-"""The interface of everything that can happen to the senses.
+"""The interface of everything that can happen between a world and an agent.
 
 A perturbation is a small immutable value. It is drawn once an episode and applied every step:
 
     state = perturbation.init(key, senses)
     observation, state = perturbation.apply(key, state, observation)
 
-`senses` is what the world shows: a number of scalar sensors, or the shape of its pictures.
+`senses` is what the world shows: a number of scalar sensors, or the shape of its pictures. A perturbation may
+act on the agent's actions too, with the same state:
+
+    action = perturbation.perturb_action(key, state, action)
 """
 
 import abc
@@ -16,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
-from sensorium.types import Key, Picture, PyTree, Sensed, Senses, shape_of
+from sensorium.types import Action, Key, Picture, PyTree, Sensed, Senses, shape_of
 
 
 class Perturbation(abc.ABC):
@@ -51,6 +54,26 @@ class Perturbation(abc.ABC):
         Returns:
             As many readings as `arriving` says, or a picture of that shape; and the new state.
         """
+
+    @property
+    def perturbs_actions(self) -> bool:
+        """Whether `perturb_action` does something; by default it does not, and engines leave it out."""
+        return False
+
+    def perturb_action(self, key: Key, state: PyTree, action: Action) -> Action:
+        """Perturb one action on its way to the world; nothing happens by default.
+
+        Args:
+            key: Random key, a new one every step.
+            state: As `apply` of the same step returned it. `init` does not know the number of actions: what
+                depends on it is drawn here, from a key in the state if it is to stay for an episode.
+            action: As the agent gave it: A numbers in [-1, 1]. The agent's own memory of it stays as it is.
+
+        Returns:
+            A numbers in [-1, 1], as the world gets them.
+        """
+        del key, state
+        return action
 
     @abc.abstractmethod
     def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
@@ -141,3 +164,11 @@ def check_perturbation(perturbation: Perturbation, senses: Senses = 5) -> None:
             )
         if jax.eval_shape(lambda state=state: state) != structure:
             raise ConfigError(f"{name} changes the structure of its state in a step.")
+        action = jnp.linspace(-1.0, 1.0, 3, dtype=jnp.float32)
+        done = perturbation.perturb_action(jax.random.key(step), state, action)
+        if done.shape != action.shape or bool(jnp.any(~(jnp.abs(done) <= 1))):
+            raise ConfigError(f"{name} turns 3 actions in [-1, 1] into {done}.")
+        if not perturbation.perturbs_actions and bool(jnp.any(done != action)):
+            raise ConfigError(
+                f"{name} perturbs actions, but its `perturbs_actions` says that it does not."
+            )

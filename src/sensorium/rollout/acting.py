@@ -114,6 +114,16 @@ def sense(
     return perturbation.apply(key, senses, observation.astype(jnp.float32))
 
 
+def perturb_action(
+    perturbation: Perturbation, key: Key, time: Array, senses: PyTree, action: Array
+) -> Array:
+    """The action that the world gets at a step of the episode of `key`; `senses` are those after `sense`."""
+    if not perturbation.perturbs_actions:
+        return action
+    key = jax.random.fold_in(stream(key, "action"), time)
+    return perturbation.perturb_action(key, senses, action)
+
+
 _Static = tuple[Policy, Perturbation, Senses]
 """Of a policy what are no arrays, the perturbation, and what the world shows."""
 
@@ -138,6 +148,7 @@ def _act(
         key = jax.random.wrap_key_data(key)
         readings, senses = sense(perturbation, key, now.time, now.senses, observation)
         action, carry, _ = policy.step(readings, now.carry)
+        action = perturb_action(perturbation, key, now.time, senses, action)
         return action, Memories(carry, senses, now.time + 1)
 
     now = restarted(started, lambda: _blank(static, parameters, individuals, key_data), memories)

@@ -1,0 +1,122 @@
+"""A perturbation of actions reaches the world in every engine."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sensorium.analysis.traces import trace_episode
+from sensorium.errors import ConfigError
+from sensorium.perturbations import (
+    Compose,
+    Identity,
+    NoiseChannels,
+    OneOf,
+    Shuffle,
+    check_perturbation,
+)
+from sensorium.policies import FeedForwardConfig, as_population
+from sensorium.rollout import HostEngine, fused_returns, make_world, run_episodes, run_population
+
+WALK = "gym:tests.host_worlds:Walk-v0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Flip(Identity):
+    """Changes the sign of all actions."""
+
+    perturbs_actions = True
+
+    def perturb_action(self, key, state, action):
+        return -action
+
+    def __str__(self):
+        return "flipped"
+
+
+@dataclasses.dataclass(frozen=True)
+class Noisy(Identity):
+    """Moves actions by noise, another one each step."""
+
+    scale: float = 0.3
+    perturbs_actions = True
+
+    def perturb_action(self, key, state, action):
+        return jnp.clip(action + self.scale * jax.random.normal(key, action.shape), -1, 1)
+
+
+def flipped(policy: Any) -> Any:
+    """The policy with actions of the other sign: its last layer is odd."""
+    last = lambda p: (p.controller.layers[-1].weight, p.controller.layers[-1].bias)  # noqa: E731
+    return eqx.tree_at(last, policy, replace_fn=lambda leaf: -leaf)
+
+
+def draw(world):
+    return FeedForwardConfig().build(world.num_sensors, world.num_actions, jax.random.key(3))
+
+
+@pytest.fixture
+def keys():
+    return jax.random.split(jax.random.key(0), 5)
+
+
+@pytest.mark.parametrize("flip", [Flip(), Compose((Flip(), Identity())), OneOf((Flip(), Flip()))])
+def test_on_the_device(flip, keys):
+    plain, perturbed = (
+        make_world("CartPoleSwingUpHarder"),
+        make_world("CartPoleSwingUpHarder", flip),
+    )
+    policy = draw(plain)
+    expected = run_episodes(flipped(policy), plain, keys).total
+    assert np.abs(expected - run_episodes(policy, plain, keys).total).max() > 1
+    # Not to the last digit: other code is compiled, and poles are chaotic
+    np.testing.assert_allclose(run_episodes(policy, perturbed, keys).total, expected, rtol=1e-3)
+    np.testing.assert_allclose(
+        fused_returns(as_population(policy), perturbed, keys)[0], expected, rtol=2e-2
+    )
+
+
+def test_the_fused_engine_agrees_with_the_readable_one_under_noise(keys):
+    world = make_world("CartPoleSwingUpHarder", Compose((Noisy(), Shuffle())))
+    policies = as_population(draw(world))
+    readable = run_population(policies, world, keys).total
+    np.testing.assert_allclose(fused_returns(policies, world, keys), readable, rtol=2e-2)
+
+
+def test_on_the_host_and_in_traces(keys):
+    plain = make_world(WALK)
+    policy = draw(plain)
+    with HostEngine(plain, workers=0) as engine:
+        expected = engine.run_episodes(flipped(policy), keys)
+        unflipped = engine.run_episodes(policy, keys)
+    with HostEngine(make_world(WALK, Flip()), workers=0) as engine:
+        got = engine.run_episodes(policy, keys)
+    np.testing.assert_allclose(got.rewards, expected.rewards, atol=1e-5)
+    assert np.abs(got.rewards - unflipped.rewards).max() > 1e-3
+    trace = trace_episode(policy, plain, Flip(), keys[0], 5)
+    np.testing.assert_allclose(trace.reward, expected.rewards[0, :5], atol=1e-5)
+
+
+def test_parts_act_from_the_agent_to_the_world_and_the_contract_is_checked():
+    @dataclasses.dataclass(frozen=True)
+    class Halve(Flip):
+        def perturb_action(self, key, state, action):
+            return jnp.clip(action, 0, 1) / 2
+
+    action = jnp.array([-0.8, 0.4])
+    both = Compose((Flip(), Halve()))  # halved first: that part is nearer to the agent
+    got = both.perturb_action(jax.random.key(0), both.init(jax.random.key(0), 3), action)
+    np.testing.assert_allclose(got, [0.0, -0.2])
+    for perturbation in (Flip(), Noisy(), both, Compose((NoiseChannels(2), Noisy()))):
+        check_perturbation(perturbation)
+
+    @dataclasses.dataclass(frozen=True)
+    class Silent(Flip):
+        perturbs_actions = False
+
+    with pytest.raises(ConfigError, match="says that it does not"):
+        check_perturbation(Silent())
