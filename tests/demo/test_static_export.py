@@ -151,7 +151,7 @@ def orders(seed):
     return [first if step < SHUFFLED_AT else second for step in range(STEPS)]
 
 
-@pytest.mark.parametrize("name", static_export.BESIDE)
+@pytest.mark.parametrize("name", static_export.ALTERNATIVES)
 def test_each_of_a_thousand_steps_is_that_of_python(name, page_path, open_page):
     """From the state and the memory that Python had: state, action and attention of each step to 1e-4."""
     page = open_page(page_path.as_uri())
