@@ -142,7 +142,7 @@ def test_keys(browse):
 
 def test_presets_are_the_demos_of_the_paper(browse):
     page = browse()
-    page.get_by_role("button", name="15 sensors").click()
+    page.get_by_role("button", name="15 inputs").click()
     until(page, "f.source.length === 15 && s.wiring === 7")
     assert sources(page).count(-1) == 10
     page.get_by_role("button", name="5 sensors").first.click()

@@ -11,7 +11,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from sensorium.envs import World
+from sensorium.envs import WORLDS, World
 from sensorium.errors import ConfigError, UnknownNameError, did_you_mean
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, PolicyConfig
