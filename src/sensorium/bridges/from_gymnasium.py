@@ -6,18 +6,13 @@
 | Box of bytes (H, W, C): pictures | the picture itself, as float32; for agents that see |
 | Box of any other shape | the array itself, as float32 |
 
-| actions | what the agent's A numbers in [-1, 1] become |
-|---|---|
-| Box with bounds | mapped linearly to [low, high] |
-| Box without bounds | passed on |
-| Discrete (A) | the place of the largest |
+What the agent's A numbers in [-1, 1] become is in `spaces`.
 """
 
 import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import gymnasium
 import numpy as np
@@ -26,6 +21,7 @@ from jaxtyping import Float
 
 from sensorium.bridges.bullet_body import Body, Points, body_of
 from sensorium.bridges.opening import open_env
+from sensorium.bridges.spaces import ActionMap, action_map, num_actions
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
@@ -149,11 +145,11 @@ class HostWorld(World):
 
     def to_env_actions(self, actions: Float[np.ndarray, "L A"]) -> np.ndarray:
         """What L environments take, from A numbers in [-1, 1] each."""
-        return self._facts.to_env_actions(actions)
+        return self._facts.actions.to_env(actions)
 
     def from_env_actions(self, actions: np.ndarray) -> Float[np.ndarray, "L A"]:
         """The numbers in [-1, 1] that become these actions of L environments."""
-        return self._facts.from_env_actions(actions)
+        return self._facts.actions.from_env(actions)
 
     @property
     def _facts(self) -> "_Facts":
@@ -170,12 +166,11 @@ class _Facts:
 
     observation_shape: tuple[int, ...]
     num_actions: int
+    actions: ActionMap
     max_steps: int
     solved_return: float
     steps_per_second: int
     render_mode: str | None
-    to_env_actions: Callable[[Any], np.ndarray]
-    from_env_actions: Callable[[Any], np.ndarray]
 
 
 def make_host_world(
@@ -208,7 +203,7 @@ def _facts(name: str) -> _Facts:
         spec = env.spec
         limit = spec.max_episode_steps if spec else None
         threshold = spec.reward_threshold if spec else None
-        observations, actions = env.observation_space, env.action_space
+        observations = env.observation_space
         assert isinstance(observations, spaces.Box)
         if len(observations.shape) == 3 and observations.dtype != np.uint8:
             raise ConfigError(
@@ -216,46 +211,12 @@ def _facts(name: str) -> _Facts:
             )
         return _Facts(
             observation_shape=observations.shape,
-            num_actions=_num_actions(actions),
+            num_actions=num_actions(env.action_space),
+            actions=action_map(env.action_space),
             max_steps=limit or _NO_TIME_LIMIT,
             solved_return=math.inf if threshold is None else float(threshold),
             steps_per_second=max(round(env.metadata.get("render_fps") or _STEPS_PER_SECOND), 1),
             render_mode=_PICTURES if _PICTURES in env.metadata.get("render_modes", ()) else None,
-            to_env_actions=functools.partial(to_env_actions, actions),
-            from_env_actions=functools.partial(_from_env_actions, actions),
         )
     finally:
         env.close()
-
-
-def _num_actions(space: gymnasium.Space) -> int:
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    assert isinstance(space, spaces.Box)
-    return math.prod(space.shape)
-
-
-def to_env_actions(space: gymnasium.Space, actions: Float[np.ndarray, "L A"]) -> np.ndarray:
-    """Actions in [-1, 1] as an environment with that space takes them."""
-    if isinstance(space, spaces.Discrete):
-        return actions.argmax(axis=1) + int(space.start)
-    low, high = action_bounds(space)
-    mapped = low + (actions + 1.0) * 0.5 * (high - low)
-    return np.asarray(mapped, space.dtype).reshape(-1, *space.shape)
-
-
-def _from_env_actions(space: gymnasium.Space, actions: np.ndarray) -> np.ndarray:
-    if isinstance(space, spaces.Discrete):
-        chosen = np.arange(space.n) == np.asarray(actions)[:, None] - space.start
-        return np.where(chosen, 1.0, -1.0).astype(np.float32)
-    low, high = action_bounds(space)
-    mapped = 2.0 * (np.reshape(actions, (len(actions), -1)) - low) / (high - low) - 1.0
-    return np.clip(mapped, -1.0, 1.0).astype(np.float32)
-
-
-def action_bounds(space: gymnasium.Space) -> tuple[np.ndarray, np.ndarray]:
-    """What -1 and 1 of an agent become in a Box; themselves where a Box has no bounds."""
-    assert isinstance(space, spaces.Box)
-    low, high = space.low.reshape(-1), space.high.reshape(-1)
-    bounded = np.isfinite(low) & np.isfinite(high)
-    return np.where(bounded, low, -1.0), np.where(bounded, high, 1.0)

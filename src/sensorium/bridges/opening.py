@@ -1,9 +1,9 @@
 """Open a Gymnasium environment by its id. Imports no JAX, so that worker processes start fast."""
 
 import gymnasium
-from gymnasium import spaces
 
 from sensorium.bridges import bullet, roadside
+from sensorium.bridges.spaces import check_spaces
 from sensorium.errors import ConfigError, did_you_mean
 
 
@@ -28,7 +28,7 @@ def open_env(
         if training_reward:
             raise ConfigError(f"{name} has no reward of its own for training.")
         env = _make(name, render_mode)
-    _check_spaces(name, env)
+    check_spaces(name, env)
     return env
 
 
@@ -41,16 +41,3 @@ def _make(name: str, render_mode: str | None) -> gymnasium.Env:
         raise ConfigError(f"Gymnasium cannot open {name}: {error}") from error
     roadside.quicken(env)
     return env
-
-
-def _check_spaces(name: str, env: gymnasium.Env) -> None:
-    if not isinstance(env.observation_space, spaces.Box):
-        raise ConfigError(
-            f"{name} observes a {type(env.observation_space).__name__}; agents need a Box of numbers "
-            "(gymnasium.wrappers.FlattenObservation makes one of a Dict or Tuple)."
-        )
-    if not isinstance(env.action_space, spaces.Box | spaces.Discrete):
-        raise ConfigError(
-            f"{name} is driven by a {type(env.action_space).__name__}; agents drive a Box or a "
-            "Discrete."
-        )

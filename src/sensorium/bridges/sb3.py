@@ -17,7 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
-from sensorium.bridges.from_gymnasium import action_bounds
+from sensorium.bridges.spaces import action_bounds
 from sensorium.errors import AgentFileError, ConfigError, MissingExtraError, ObservationError
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
 from sensorium.types import PyTree, Senses

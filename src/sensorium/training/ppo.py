@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sensorium.bridges.from_gymnasium import HostWorld, to_env_actions
+from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.jerk import PenaliseJerk
 from sensorium.bridges.sb3 import import_sb3, network_of, to_policy
 from sensorium.bridges.sb3_envs import to_vec_env
+from sensorium.bridges.spaces import action_map
 from sensorium.bridges.to_gymnasium import WorldVectorEnv
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
@@ -211,7 +212,7 @@ def train_teacher(
         )
         if config.first_action:
             # Its network acts in the units of the world
-            first = to_env_actions(environments.action_space, np.array([config.first_action]))
+            first = action_map(environments.action_space).to_env(np.array([config.first_action]))
             bias = model.policy.action_net.bias
             bias.data.copy_(bias.new_tensor(first[0]))
         examiner = Examiner()
