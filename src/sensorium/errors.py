@@ -3,6 +3,8 @@
 import difflib
 from collections.abc import Iterable
 
+_MANY = 50  # names are too many to list
+
 
 class SensoriumError(Exception):
     """Base of all of them; the command line prints it without a traceback and exits with 2."""
@@ -32,7 +34,7 @@ class RunError(SensoriumError, RuntimeError):
 
 
 class WorldError(SensoriumError, RuntimeError):
-    """An environment on the host raised, died with its process, or does not answer."""
+    """An environment raised, died, does not answer, or returned what it may not, such as NaN."""
 
 
 class ClusterError(SensoriumError, RuntimeError):
@@ -55,13 +57,14 @@ class MissingExtraError(SensoriumError, ImportError):
     """An optional dependency is not installed."""
 
 
-def did_you_mean(kind: str, name: str, choices: Iterable[str]) -> UnknownNameError:
+def did_you_mean(kind: str, name: str, choices: Iterable[str], note: str = "") -> UnknownNameError:
     """Build the error for an unknown name, naming the nearest right ones.
 
     Args:
         kind: What is being named, such as `"recipe"`.
         name: The name that was not found.
         choices: The names that exist.
+        note: What else may help, in brackets.
 
     Returns:
         The error, to be raised by the caller.
@@ -70,6 +73,9 @@ def did_you_mean(kind: str, name: str, choices: Iterable[str]) -> UnknownNameErr
     near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
     if near:
         hint = f"did you mean {' or '.join(repr(match) for match in near)}?"
+    elif len(choices) > _MANY:
+        hint = "none is like it."
     else:
         hint = f"there are {', '.join(repr(choice) for choice in choices)}."
-    return UnknownNameError(f"There is no {kind} {name!r}; {hint}")
+    bracket = f" ({note})" if note else ""
+    return UnknownNameError(f"There is no {kind} {name!r}{bracket}; {hint}")

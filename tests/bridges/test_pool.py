@@ -82,7 +82,7 @@ def test_what_an_environment_raises_is_one_sentence(pool):
     zeros = np.zeros((2, 2), np.float32)
     pool.step(zeros)
     pool.step(zeros)
-    expected = "Raising-v0 raised ValueError: the left knee is missing"
+    expected = "^Raising-v0 step 3: it raised ValueError: the left knee is missing"
     with pytest.raises(WorldError, match=expected) as caught:
         pool.step(zeros)
     assert "\n" not in str(caught.value)

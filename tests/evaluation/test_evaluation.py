@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sensorium.envs import CartPoleSwingUpHarder
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, WorldError
 from sensorium.evaluation import (
     evaluate,
     evaluation_keys,
@@ -17,7 +17,8 @@ from sensorium.evaluation import (
 )
 from sensorium.evaluation.recovery import ShuffleOnce
 from sensorium.perturbations import Duplicate, Identity, Shuffle
-from sensorium.rollout import EngineConfig
+from sensorium.policies import FeedForwardConfig
+from sensorium.rollout import EngineConfig, make_world
 from sensorium.zoo import load
 
 ENV = "CartPoleSwingUpHarder"
@@ -70,6 +71,14 @@ def test_scores_in_a_world_on_the_host():
         ConfigError, match=r"The agent has 1 action\(s\), but gym:CartPole-v1 takes 2"
     ):
         evaluate(feedback, "gym:CartPole-v1", episodes=2)
+
+
+@pytest.mark.parametrize(("env", "actions"), [(ENV, 1), ("gym:tests.host_worlds:Walk-v0", 2)])
+def test_a_return_that_is_no_number_is_one_sentence(env, actions, short_episodes):
+    agent = FeedForwardConfig(()).build(make_world(env).num_sensors, actions, jax.random.key(0))
+    agent = jax.tree.map(lambda leaf: leaf * np.nan, agent)
+    with pytest.raises(WorldError, match=f"broken in {env}: the return of episode 0 is nan, since"):
+        evaluate(agent, env, episodes=2, name="broken", engine=EngineConfig())
 
 
 @pytest.fixture

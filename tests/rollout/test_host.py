@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sensorium.bridges.opening import open_env
-from sensorium.errors import ConfigError, ObservationError, WorldError
+from sensorium.errors import ConfigError, WorldError
 from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, compose
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy, Trace
 from sensorium.recipes import resume, train
@@ -127,8 +127,12 @@ def test_a_worker_that_always_dies_is_given_up(key, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "error", "sentence"),
     [
-        ("Raising", WorldError, "Raising-v0 raised ValueError: the left knee is missing"),
-        ("ShowingNaN", ObservationError, "ShowingNaN-v0 showed NaN or infinity"),
+        (
+            "Raising",
+            WorldError,
+            "Raising-v0 step 3: it raised ValueError: the left knee is missing",
+        ),
+        ("ShowingNaN", WorldError, "ShowingNaN-v0 step 3: the observation holds nan"),
     ],
 )
 def test_a_failing_world_is_one_sentence_and_the_engine_goes_on(kind, error, sentence, key):
@@ -140,13 +144,21 @@ def test_a_failing_world_is_one_sentence_and_the_engine_goes_on(kind, error, sen
                 engine.run_episodes(policy, jax.random.split(key, 4))
 
 
-def test_a_policy_that_returns_nan_is_blamed(key):
-    policy = jax.tree.map(lambda leaf: leaf * jnp.nan, FeedForwardConfig((4,)).build(2, 2, key))
-    with (
-        HostEngine(make_world(WALK), workers=0, lanes=2) as engine,
-        pytest.raises(ConfigError, match="The policy returned NaN or infinity"),
-    ):
-        engine.run_episodes(policy, jax.random.split(key, 2))
+@pytest.mark.parametrize("value", [jnp.nan, jnp.inf])
+def test_a_policy_that_returns_nan_harms_no_other(value, key):
+    world = make_world(WALK)
+    policies, keys = population(FeedForwardConfig(()), world, 3), jax.random.split(key, 3)
+    bad = jax.tree.map(lambda leaf: leaf.at[1].set(value), policies)
+    with HostEngine(world, workers=0, lanes=4) as engine:
+        expected = engine.run_population(policies, keys).total
+        returns = engine.run_population(bad, keys).total
+        finite = np.isfinite(returns).all(axis=1)
+        if value is jnp.nan:
+            assert finite.tolist() == [True, False, True]
+        assert np.array_equal(returns[::2], expected[::2])
+        one = jax.tree.map(lambda leaf: leaf[1:2] * jnp.nan, policies)
+        with pytest.raises(ConfigError, match="The agent returned NaN or infinity as an action"):
+            engine.transcribe(lambda: PolicyActor(one, world, keys), seeds_of(keys))
 
 
 class Brightness(Policy):

@@ -6,15 +6,19 @@ import signal
 import threading
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from sensorium import recipes, zoo
 from sensorium.errors import AgentFileError, RunError, UnknownNameError
 from sensorium.perturbations import NoiseChannels, Reshuffle, compose
-from sensorium.policies import to_vector
+from sensorium.policies import FeedForwardConfig, to_vector
 from sensorium.recipes import Recipe
-from sensorium.training import ShortHorizonConfig
+from sensorium.rollout import DeviceEngine
+from sensorium.training import Budget, RunDirectory, ShortHorizonConfig, Trainer, run
+from sensorium.training.trainer import Metrics
+from tests.probes import FollowWorld
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
 
@@ -181,3 +185,40 @@ def test_training_on_perturbed_senses(tmp_path):
     assert recipe.make_world().num_sensors == 5
     policy = recipes.train(recipe, tmp_path, quiet=True)
     assert bool(jax.numpy.isfinite(to_vector(policy)).all())
+
+
+class Standing(Trainer):
+    """Always has the same candidates: one agent of one weight each."""
+
+    steps_per_generation = 1
+
+    def __init__(self, *weights):
+        self._weights = jnp.float32(weights)
+
+    def init(self, key):
+        return self._weights
+
+    def step(self, state):
+        return state, Metrics(jnp.zeros(()), jnp.zeros(()), {})
+
+    def candidates(self, state):
+        agent = FeedForwardConfig(()).build(1, 1, jax.random.key(0))
+        return jax.vmap(lambda weight: jax.tree.map(lambda leaf: leaf * 0 + weight, agent))(state)
+
+
+def test_a_candidate_of_nan_does_not_hide_the_best(tmp_path):
+    rows = []
+    engine, directory = DeviceEngine(FollowWorld()), RunDirectory(tmp_path, {"name": "follow"})
+    budget = Budget(1, checkpoint_every=1, test_every=1, test_episodes=3, seed=0)
+    trainer = Standing(5.0, jnp.nan, 0.0)
+    best = run(trainer, engine, directory, budget, quiet=True, on_generation=rows.append)
+    assert jax.tree.leaves(best)[0].item() == 0.0
+    assert rows[-1]["best_test"] == rows[-1]["test"] > -20
+
+
+def test_weights_that_are_no_numbers_stop_a_run(tmp_path):
+    engine, directory = DeviceEngine(FollowWorld()), RunDirectory(tmp_path, {"name": "follow"})
+    budget = Budget(1, checkpoint_every=1, test_every=1, test_episodes=3, seed=0)
+    with pytest.raises(RunError, match="Generation 1 made weights NaN or infinite"):
+        run(Standing(jnp.nan, jnp.inf), engine, directory, budget, quiet=True)
+    assert not (tmp_path / "last.safetensors").exists()

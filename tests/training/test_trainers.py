@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sensorium.errors import ConfigError, UnknownNameError
+from sensorium.errors import ConfigError, UnknownNameError, WorldError
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
 from sensorium.rollout import DeviceEngine, run_population
 from sensorium.training import EvolutionConfig, ShortHorizonConfig, Strategy, StrategyConfig
@@ -155,3 +155,41 @@ def test_evolution_settings_out_of_range(settings, words):
     config = dataclasses.replace(EVOLUTION, **settings)
     with pytest.raises(ConfigError, match=words):
         config.build(context(lambda key: None, DeviceEngine(FollowWorld())))
+
+
+class Failing(DeviceEngine):
+    """The returns of some individuals are what they are not."""
+
+    def __init__(self, world, individuals, change):
+        super().__init__(world)
+        self._individuals, self._change = individuals, change
+
+    def returns(self, policies, keys):
+        returns = super().returns(policies, keys).copy()
+        returns[self._individuals] = self._change(returns)
+        return returns
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])
+def test_an_individual_that_fails_counts_as_the_worst(value):
+    def worst(returns):
+        others = np.delete(returns, [1, 2], axis=0)
+        return others[others.mean(axis=1).argmin()]
+
+    states = []
+    for change in (lambda returns: np.full_like(returns[0], value), worst):
+        engine = Failing(FollowWorld(), [1, 2], change)
+        config = EvolutionConfig(population=8, rollouts=4)
+        trainer = config.build(context(draw_follower, engine))
+        state, metrics = trainer.step(trainer.init(jax.random.key(0)))
+        states.append((state.strategy, metrics))
+    for failed, expected in zip(*map(jax.tree.leaves, states), strict=True):
+        assert np.array_equal(failed, expected)
+        assert np.isfinite(failed).all() or not np.issubdtype(failed.dtype, np.floating)
+
+
+def test_where_all_individuals_fail_training_stops():
+    engine = Failing(FollowWorld(), slice(None), lambda returns: np.nan)
+    trainer = EvolutionConfig(population=8, rollouts=4).build(context(draw_follower, engine))
+    with pytest.raises(WorldError, match="No individual of the generation has a finite return"):
+        trainer.step(trainer.init(jax.random.key(0)))

@@ -216,7 +216,9 @@ def _facts(name: str) -> _Facts:
             max_steps=limit or _NO_TIME_LIMIT,
             solved_return=math.inf if threshold is None else float(threshold),
             steps_per_second=max(round(env.metadata.get("render_fps") or _STEPS_PER_SECOND), 1),
-            render_mode=_PICTURES if _PICTURES in env.metadata.get("render_modes", ()) else None,
+            render_mode=_PICTURES
+            if _PICTURES in (env.metadata.get("render_modes") or ())
+            else None,
         )
     finally:
         env.close()

@@ -3,14 +3,15 @@
 import gymnasium
 
 from sensorium.bridges import bullet, roadside
+from sensorium.bridges.checked import checked, described
 from sensorium.bridges.spaces import check_spaces
-from sensorium.errors import ConfigError, did_you_mean
+from sensorium.errors import ConfigError, SensoriumError, did_you_mean
 
 
 def open_env(
     name: str, training_reward: bool = False, render_mode: str | None = None
 ) -> gymnasium.Env:
-    """Open an environment that agents can work with.
+    """Open an environment that agents can work with; what it returns is checked, see `checked`.
 
     Args:
         name: As `gymnasium.make` takes it: `"Pendulum-v1"`, or `"module:Name-v0"`.
@@ -29,15 +30,23 @@ def open_env(
             raise ConfigError(f"{name} has no reward of its own for training.")
         env = _make(name, render_mode)
     check_spaces(name, env)
-    return env
+    return checked(env)
 
 
 def _make(name: str, render_mode: str | None) -> gymnasium.Env:
+    # Environments that draw nothing need not take a render mode
+    drawing = {} if render_mode is None else {"render_mode": render_mode}
     try:
-        env: gymnasium.Env = gymnasium.make(name, disable_env_checker=True, render_mode=render_mode)
+        env: gymnasium.Env = gymnasium.make(name, disable_env_checker=True, **drawing)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound) as error:
-        raise did_you_mean("Gymnasium environment", name, gymnasium.registry) from error
-    except (gymnasium.error.Error, ImportError) as error:
-        raise ConfigError(f"Gymnasium cannot open {name}: {error}") from error
+        module, _, identifier = name.rpartition(":")
+        note = f"the module {module} does not register it"
+        if not module:
+            note = f"register one of your own in a module, and name it module:{identifier}"
+        raise did_you_mean("Gymnasium environment", name, gymnasium.registry, note) from error
+    except SensoriumError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"Gymnasium cannot open {name}: {described(error)}") from error
     roadside.quicken(env)
     return env

@@ -16,7 +16,6 @@ import ctypes
 import multiprocessing
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
@@ -24,14 +23,17 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from sensorium.errors import ConfigError, WorldError
+from sensorium.bridges.checked import checked, described, name_of
+from sensorium.errors import ConfigError, SensoriumError, WorldError
 
 OpenEnv = Callable[[], gymnasium.Env]
 _CONTEXT = multiprocessing.get_context("spawn")
 _STARTUP = 120.0  # seconds for a worker to import and open its environments
+_UNGUARDED = 97  # exit code of a worker that was to start workers
 
 
 class PoolVectorEnv(VectorEnv):
@@ -56,6 +58,8 @@ class PoolVectorEnv(VectorEnv):
             raise ConfigError(
                 f"A pool needs at least 1 environment, got {num_envs} and {num_workers} workers."
             )
+        if num_workers and _is_starting():
+            sys.exit(_UNGUARDED)
         probe = opener()
         self.spec = probe.spec
         self.num_envs = num_envs
@@ -63,7 +67,7 @@ class PoolVectorEnv(VectorEnv):
         self.single_action_space = probe.action_space
         self.observation_space = batch_space(probe.observation_space, num_envs)
         self.action_space = batch_space(probe.action_space, num_envs)
-        self._name = self.spec.id if self.spec else type(probe.unwrapped).__name__
+        self._name = name_of(probe)
         probe.close()
         self._timeout = timeout
         self._blocks = _shared_blocks(self.observation_space, self.action_space, num_envs)
@@ -110,7 +114,7 @@ class PoolVectorEnv(VectorEnv):
             Observations, rewards, terminated, truncated, and `lost` in the infos if workers were.
 
         Raises:
-            WorldError: An environment raised.
+            WorldError: An environment raised, or returned what it may not; see `checked`.
         """
         self.step_async(actions)
         return self.step_wait()
@@ -236,25 +240,26 @@ class _InProcess:
     def __init__(self, opener: OpenEnv, share: np.ndarray, arrays: _Arrays):
         self.share = share
         self._arrays = arrays
-        self._envs = {int(env): opener() for env in share}
+        self._envs = {int(env): checked(opener()) for env in share}
         self._command: tuple[str, Any] = ("", None)
 
     def send(self, command: tuple[str, Any]) -> None:
         self._command = command
 
     def receive(self) -> None:
-        """Carry out the command that was sent; WorldError if an environment raises."""
+        """Carry out the command that was sent; WorldError if an environment raises or breaks a promise."""
         arrays = self._arrays
         verb, chosen = self._command
         if verb == "reset":
             for index, seed in chosen:
-                with _naming(self._envs[index]):
-                    arrays.observations[index], _ = self._envs[index].reset(seed=seed)
+                arrays.observations[index], _ = self._envs[index].reset(seed=seed)
             return
         for index, env in self._envs.items():
             if arrays.running[index] and not arrays.ended[index].any():
-                with _naming(env):
-                    observation, reward, *ended, _ = env.step(arrays.actions[index])
+                action = arrays.actions[index]
+                if not isinstance(env.action_space, spaces.Discrete):
+                    action = np.array(action)  # its own: the next one is written in the same place
+                observation, reward, *ended, _ = env.step(action)
                 arrays.observations[index] = observation
                 arrays.rewards[index] = reward
                 arrays.ended[index] = ended
@@ -262,19 +267,6 @@ class _InProcess:
     def close(self) -> None:
         for env in self._envs.values():
             env.close()
-
-
-@contextlib.contextmanager
-def _naming(env: gymnasium.Env) -> Any:
-    """Whatever an environment raises becomes a WorldError that names it."""
-    try:
-        yield
-    except Exception as error:
-        name = env.spec.id if env.spec else type(env.unwrapped).__name__
-        text = " ".join(str(error).split()) or "no message"
-        failure = WorldError(f"{name} raised {type(error).__name__}: {text}")
-        failure.add_note(traceback.format_exc())
-        raise failure from error
 
 
 class _Process:
@@ -312,6 +304,12 @@ class _Process:
         if ready:
             self._process.join()
             code = self._process.exitcode or 0
+            if code == _UNGUARDED:
+                self._stop()
+                return (
+                    "runs the script anew, which may start Sensorium's workers only below "
+                    '`if __name__ == "__main__":`'
+                )
             reason = f"died with {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"
         self._stop()
         return reason
@@ -332,7 +330,12 @@ def _serve(connection: Connection, opener: OpenEnv, share: np.ndarray, blocks: A
     """What a worker does, until it is told to close or its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to act upon
     try:
-        envs = _InProcess(opener, share, _Arrays(blocks))
+        try:
+            envs = _InProcess(opener, share, _Arrays(blocks))
+        except Exception as error:
+            why = str(error) if isinstance(error, SensoriumError) else described(error)
+            connection.send(WorldError(f"An environment cannot be opened in a worker: {why}"))
+            return
         connection.send(None)
         while True:
             command = connection.recv()
@@ -344,8 +347,12 @@ def _serve(connection: Connection, opener: OpenEnv, share: np.ndarray, blocks: A
                 connection.send(None)
             except WorldError as failure:
                 connection.send(failure)
+            except Exception as error:
+                connection.send(WorldError(f"A worker failed: {described(error)}"))
     except (EOFError, BrokenPipeError):
         sys.exit()  # the parent is gone
-    except Exception as error:
-        with contextlib.suppress(OSError):
-            connection.send(WorldError(f"An environment cannot be opened in a worker: {error}"))
+
+
+def _is_starting() -> bool:
+    """Whether this is a worker that runs the script of its parent anew, to know what is defined there."""
+    return bool(getattr(multiprocessing.current_process(), "_inheriting", False))

@@ -14,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import seeding
 
+from sensorium.bridges.checked import check_observation, name_of
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
 from sensorium.seeding import Seed, check_seed, key_of, stream
@@ -66,6 +67,7 @@ class PerturbObservation(gymnasium.Wrapper):
 
         Raises:
             ConfigError: The seed is no whole number from 0 on.
+            WorldError: The observation is not what the environment declared.
         """
         seed = None if seed is None else check_seed(seed)
         observation, info = self.env.reset(seed=seed, options=options)
@@ -77,12 +79,15 @@ class PerturbObservation(gymnasium.Wrapper):
         return self._perturb(observation), info
 
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
-        """Step the environment and perturb what it shows."""
+        """Step the environment and perturb what it shows; WorldError if that is not what it declared."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         return self._perturb(observation), reward, terminated, truncated, info
 
     def _perturb(self, observation: Any) -> np.ndarray:
-        shown = np.asarray(observation, self.observation_space.dtype)
+        space = self.env.observation_space
+        assert isinstance(space, spaces.Box)
+        shown = check_observation(space, observation, name_of(self.env))
+        shown = shown.astype(self.observation_space.dtype)
         arrived, self._state = self._apply(self._next_key(), self._state, shown)
         return np.array(arrived)
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, WorldError
 from sensorium.evaluation.statistics import Summary, summarise
 from sensorium.perturbations import HideRows, Identity, Perturbation, compose
 from sensorium.policies import Policy
@@ -102,7 +102,8 @@ def evaluate(
         UnknownNameError: There is no such world.
         ConfigError: No episodes, a seed that is no whole number from 0 on, or the policy works with
             another number of channels or actions.
-        WorldError: An environment on the host raised, died or hangs.
+        WorldError: An environment on the host raised, died, hangs or returned what it may not, or a return
+            is not finite.
     """
     perturbation = perturbation or Identity()
     world = make_world(env, as_shown(policy, perturbation))
@@ -117,6 +118,7 @@ def evaluate(
         started = time.perf_counter()
         result = jax.tree.map(np.asarray, open_one.run_episodes(policy, keys))
         seconds = time.perf_counter() - started
+    check_returns(result.total, name or "The agent", env)
     return Scores(
         agent=name or type(policy).__name__,
         env=env,
@@ -128,3 +130,14 @@ def evaluate(
         seconds=seconds,
         env_steps_per_second=float(result.length.sum()) / seconds,
     )
+
+
+def check_returns(returns: Float[np.ndarray, " episodes"], agent: str, env: str) -> None:
+    """WorldError if a return is NaN or infinite."""
+    wrong = ~np.isfinite(returns)
+    if wrong.any():
+        episode = int(wrong.argmax())
+        raise WorldError(
+            f"{agent} in {env}: the return of episode {episode} is {returns[episode]}, since its actions or "
+            "the rewards of the world are NaN, infinite or too large for float32."
+        )

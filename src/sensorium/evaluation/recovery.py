@@ -10,10 +10,12 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from sensorium.envs import Environment, Perturbed
 from sensorium.errors import ConfigError
+from sensorium.evaluation.evaluate import check_returns
 from sensorium.perturbations import Perturbation
 from sensorium.perturbations.perturbation import check_scalars
 from sensorium.policies import Policy
@@ -87,13 +89,17 @@ def recovery_curve(policy: Policy, world: Environment, keys: Keys, at: int = 500
 
     Raises:
         ConfigError: `at` is outside of an episode, or in no episode was the agent doing well.
+        WorldError: A return is NaN or infinite.
     """
     if not 50 <= at < world.max_steps:
         raise ConfigError(
             f"The shuffle must come between steps 50 and {world.max_steps - 1}, got {at}."
         )
-    plain = run_episodes(policy, world, keys).rewards
-    shuffled = run_episodes(policy, Perturbed(world, ShuffleOnce(at)), keys).rewards
+    undisturbed = run_episodes(policy, world, keys)
+    disturbed = run_episodes(policy, Perturbed(world, ShuffleOnce(at)), keys)
+    for episodes in (undisturbed, disturbed):
+        check_returns(np.asarray(episodes.total), "The agent", world.id)
+    plain, shuffled = undisturbed.rewards, disturbed.rewards
     well = jnp.mean(plain[:, at - 50 : at], axis=1) >= world.solved_return / world.max_steps
     if not bool(jnp.any(well)):
         raise ConfigError(

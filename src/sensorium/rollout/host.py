@@ -3,7 +3,7 @@
 The episodes of a run are dealt out to a fixed number of lanes, a lane being an environment and a row of
 the batch. Lanes form two groups: while the policy acts for one, the workers simulate the other. Which
 episode runs in which lane depends on nothing else, so neither the number of workers nor a worker that
-dies changes a result.
+dies changes a result. An episode whose agent acts by NaN or infinity ends there, with a return of NaN.
 """
 
 import os
@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
-from sensorium.errors import ConfigError, ObservationError, WorldError
+from sensorium.errors import ConfigError, WorldError
 from sensorium.policies import Policy, as_population
 from sensorium.rollout.acting import Actor, PolicyActor
 from sensorium.rollout.device import Episode
@@ -82,7 +82,7 @@ class HostEngine(Engine):
         self._play(lambda: PolicyActor(policies, self.world, keys), run)
         shape = (population, len(keys))
         return Episode(
-            total=jnp.asarray(run.rewards.sum(axis=1, dtype=np.float64).reshape(shape)),
+            total=jnp.asarray(_totals(run).reshape(shape)),
             length=jnp.asarray(run.lengths.reshape(shape)),
             rewards=jnp.asarray(run.rewards.reshape(*shape, -1)),
         )
@@ -95,6 +95,9 @@ class HostEngine(Engine):
         Args:
             make_actor: Makes an actor; called once for each group of lanes.
             seeds: Of the environment, one for each episode.
+
+        Raises:
+            ConfigError: An action is NaN or infinite.
         """
         run = _Run(seeds, 1, self.world.max_steps)
         episodes, steps = len(seeds), self.world.max_steps
@@ -102,6 +105,8 @@ class HostEngine(Engine):
         done = np.zeros((episodes, steps, self.world.num_actions), np.float32)
         run.observations, run.actions = seen, done
         self._play(make_actor, run)
+        if not np.isfinite(run.rewards).all():
+            raise ConfigError("The agent returned NaN or infinity as an action.")
         return Transcript(seen, done, run.rewards, run.lengths, run.terminated)
 
     def _play(self, make_actor: Callable[[], Actor], run: "_Run") -> None:
@@ -183,6 +188,7 @@ class _Group:
         self._due = (np.arange(size) < lanes) & (self._episode < run.episodes)  # to be started
         self._running = np.zeros(size, bool)
         self._fresh = np.zeros(size, bool)  # started since the policy last acted
+        self._failed = np.zeros(size, bool)  # the last action is NaN or infinite: the return is NaN
         self._resetting = False
 
     @property
@@ -231,13 +237,12 @@ class _Group:
         actions = np.zeros((len(running), self._world.num_actions), np.float32)
         actions[used] = self._actor.act(self._fresh[used], episodes[used], observations[used])
         self._fresh[:] = False
-        if not np.isfinite(actions[running]).all():
-            self._blame(observations)
+        self._failed = running & ~np.isfinite(actions).all(axis=1)
         if self._run.observations is not None and self._run.actions is not None:
             now = (self._episode[running], self._time[running])
             self._run.observations[now] = observations[running]
             self._run.actions[now] = actions[running]
-        actions = np.where(np.isfinite(actions), actions, 0.0)  # of idle lanes
+        actions = np.where(np.isfinite(actions), actions, 0.0)  # those of idle and failed lanes
         self._pool.step_async(self._world.to_env_actions(actions))
 
     def _record(
@@ -248,10 +253,11 @@ class _Group:
         truncated: np.ndarray,
     ) -> None:
         running = self._running
+        rewards = np.where(self._failed, np.nan, rewards)
         self._run.rewards[self._episode[running], self._time[running]] = rewards[running]
         self._time[running] += 1
         late = self._time >= self._world.max_steps
-        ended = running & (terminated | truncated | late)
+        ended = running & (terminated | truncated | late | self._failed)
         self._pool.idle(ended)
         if self._run.observations is not None:
             self._run.observations[self._episode[ended], self._time[ended]] = observations[ended]
@@ -277,11 +283,11 @@ class _Group:
         self._running &= ~lost
         self._due |= lost
 
-    def _blame(self, observations: np.ndarray) -> None:
-        """Say who made the NaN: the environment or the policy."""
-        if not np.isfinite(observations[self._running]).all():
-            raise ObservationError(f"{self._world.name} showed NaN or infinity.")
-        raise ConfigError("The policy returned NaN or infinity as an action.")
+
+def _totals(run: _Run) -> Float[np.ndarray, " E"]:
+    """The returns; infinite where float32 does not hold them."""
+    with np.errstate(over="ignore"):
+        return run.rewards.sum(axis=1, dtype=np.float64).astype(np.float32)
 
 
 def seeds_of(keys: Keys) -> Int[np.ndarray, " R"]:

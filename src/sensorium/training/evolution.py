@@ -15,9 +15,10 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, WorldError
 from sensorium.policies import Policy, from_vector, num_parameters, to_vector
 from sensorium.rollout import Engine
 from sensorium.seeding import stream
@@ -108,11 +109,11 @@ class Evolution(Trainer):
         return EvolutionState(self.strategy.init(key_init, mean), key, nowhere)
 
     def step(self, state: EvolutionState) -> tuple[EvolutionState, Metrics]:
-        """One generation."""
+        """One generation; WorldError if no individual has a finite fitness."""
         if self.config.replays and bool(jnp.isinf(state.hard.returns).all()):
             state = self._scout(state)
         population, episodes, again, asked, key_tell = self._ask(state)
-        returns = self.engine.returns(self._policies(population), episodes)
+        returns = _without_failures(self.engine.returns(self._policies(population), episodes))
         return self._tell(asked, key_tell, population, episodes, again, returns)
 
     def _scout(self, state: EvolutionState) -> EvolutionState:
@@ -172,3 +173,19 @@ class Evolution(Trainer):
     @partial(jax.jit, static_argnames="self")
     def _policies(self, vectors: Population) -> Policy:
         return eqx.filter_vmap(lambda vector: from_vector(vector, self._like))(vectors)
+
+
+def _without_failures(returns: Float[np.ndarray, "P R"]) -> Float[np.ndarray, "P R"]:
+    """The same; an individual whose fitness is not finite gets the returns of the worst other one."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        fitness = returns.mean(axis=1)
+    finite = np.isfinite(fitness)
+    if finite.all():
+        return returns
+    if not finite.any():
+        raise WorldError(
+            "No individual of the generation has a finite return: their actions, or the rewards of the "
+            "world, are NaN or infinite."
+        )
+    worst = np.where(finite, fitness, np.inf).argmin()
+    return np.where(finite[:, None], returns, returns[worst])

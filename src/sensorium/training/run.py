@@ -167,6 +167,7 @@ def run(
         for generation in range(first + 1, budget.generations + 1):
             began = time.perf_counter()
             state, metrics = trainer.step(progress.trainer)
+            _check_finite(trainer.candidates(state), generation)
             progress = progress._replace(
                 trainer=state, generation=jnp.asarray(generation, jnp.int32)
             )
@@ -175,7 +176,7 @@ def run(
             last = generation == budget.generations
             if generation % budget.test_every == 0 or last:
                 progress, test_score, is_best = _test(trainer, engine, progress, test_keys)
-                if is_best:
+                if is_best and test_score is not None:
                     header = _agent_header(directory.recipe, generation, test_score)
                     save_pytree(directory.path / BEST, progress.best, header)
             session = time.perf_counter() - started
@@ -213,16 +214,33 @@ def keys_of_tests(seed: Seed, episodes: int) -> Keys:
 
 def _test(
     trainer: Trainer, engine: Engine, progress: Progress, keys: jax.Array
-) -> tuple[Progress, float, bool]:
+) -> tuple[Progress, float | None, bool]:
+    """The progress with the best candidate so far, the best of these, and whether it is that one."""
     candidates = trainer.candidates(progress.trainer)
-    scores = np.asarray(engine.run_population(candidates, keys).total).mean(axis=1)
+    returns = np.asarray(engine.run_population(candidates, keys).total)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = returns.mean(axis=1)
+    scores = np.where(np.isfinite(scores), scores, -np.inf)  # one bad candidate is no winner
     winner = int(scores.argmax())
     score = float(scores[winner])
     if not score > float(progress.best_score):
-        return progress, score, False
+        return progress, _finite(score), False
     best = jax.tree.map(lambda leaf: leaf[winner], candidates)
     progress = progress._replace(best=best, best_score=jnp.asarray(score, jnp.float32))
     return progress, score, True
+
+
+def _check_finite(candidates: Policy, generation: int) -> None:
+    """RunError unless all weights of at least one candidate are numbers; the checkpoint before stands."""
+    leaves = [leaf for leaf in jax.tree.leaves(candidates) if jnp.issubdtype(leaf, jnp.inexact)]
+    whole = [
+        np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in map(np.asarray, leaves)
+    ]
+    if whole and not np.all(whole, axis=0).any():
+        raise RunError(
+            f"Generation {generation} made weights NaN or infinite; the last checkpoint is from before, "
+            "and a lower learning rate may help."
+        )
 
 
 def _agent_header(recipe: dict[str, Any], generation: int, test: float) -> dict[str, Any]:

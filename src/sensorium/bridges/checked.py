@@ -1,0 +1,207 @@
+"""What environments return is checked against their spaces and Gymnasium's interface, once, where it arrives.
+
+Whatever an environment gets wrong, or raises, is a WorldError that names it, the step and the value:
+`Foo-v0 step 17: the reward is nan; it must be a finite number.` Imports no JAX, as worker processes do.
+"""
+
+import logging
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from sensorium.errors import WorldError
+
+_LARGEST = float(np.finfo(np.float32).max)  # agents compute in float32
+_LARGEST_SQUARED = _LARGEST**2
+_RETURNS = {
+    "reset": "an observation and a dictionary",
+    "step": "an observation, a reward, terminated, truncated and a dictionary",
+}
+
+
+class CheckedEnv(gymnasium.Wrapper):
+    """An environment that keeps to its observation space and to the interface, or raises WorldError.
+
+    Observations are arrays of the declared dtype, rewards floats, ends booleans.
+    """
+
+    def __init__(self, env: gymnasium.Env):
+        """Check an environment whose observations are a Box."""
+        super().__init__(env)
+        self._name = name_of(env)
+        self._space = env.observation_space
+        self._step = 0  # 0 is the reset
+
+    @property
+    def spec(self) -> Any:
+        """That of the environment, which is made without this wrapper."""
+        return self.env.spec
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """As the environment does; WorldError if it raises, or returns anything else."""
+        self._step = 0
+        returned = self._call(self.env.reset, seed=seed, options=options)
+        try:
+            observation, info = self._parts(returned, 2, "reset")
+            return _observation_in(self._space, observation), info
+        except _Broken as broken:
+            raise self._error(str(broken)) from None
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """As the environment does; WorldError if it raises, or returns anything else."""
+        self._step += 1
+        returned = self._call(self.env.step, action)
+        try:
+            observation, reward, terminated, truncated, info = self._parts(returned, 5, "step")
+            return (
+                _observation_in(self._space, observation),
+                _reward(reward),
+                _end("terminated", terminated),
+                _end("truncated", truncated),
+                info,
+            )
+        except _Broken as broken:
+            raise self._error(str(broken)) from None
+
+    def close(self) -> None:
+        """Close the environment; what it raises then comes too late to matter, and is logged."""
+        try:
+            self.env.close()
+        except Exception as error:
+            logging.getLogger("sensorium").warning("%s close: %s", self._name, described(error))
+
+    def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        try:
+            return function(*arguments, **named)
+        except (Exception, SystemExit) as error:
+            failure = self._error(f"it raised {described(error)}")
+            failure.add_note(traceback.format_exc())
+            raise failure from error
+
+    def _parts(self, returned: Any, count: int, function: str) -> Any:
+        if not isinstance(returned, tuple | list) or len(returned) != count:
+            what = f"{len(returned)} values" if isinstance(returned, tuple | list) else "one value"
+            raise _Broken(f"{function} returned {what}; it must return {_RETURNS[function]}.")
+        if not isinstance(returned[-1], dict):
+            raise _Broken(f"the info is {_shown(returned[-1])}; it must be a dictionary.")
+        return returned
+
+    def _error(self, sentence: str) -> WorldError:
+        when = f"step {self._step}" if self._step else "reset"
+        return WorldError(f"{self._name} {when}: {sentence}")
+
+
+class _Broken(Exception):
+    """A promise that was not kept: a sentence."""
+
+
+def checked(env: gymnasium.Env) -> gymnasium.Env:
+    """`env`, checked once."""
+    if isinstance(env, CheckedEnv) or not isinstance(env.observation_space, spaces.Box):
+        return env
+    return CheckedEnv(env)
+
+
+def check_observation(space: spaces.Box, observation: Any, name: str) -> np.ndarray:
+    """An observation as an array of the dtype of its space.
+
+    Args:
+        space: What the environment declared.
+        observation: What it showed.
+        name: Of the environment.
+
+    Raises:
+        WorldError: It is of another shape, or of values that the space or a float32 cannot hold.
+    """
+    try:
+        return _observation_in(space, observation)
+    except _Broken as broken:
+        raise WorldError(f"{name}: {broken}") from None
+
+
+def name_of(env: gymnasium.Env) -> str:
+    """The id of an environment, or its class."""
+    return env.spec.id if env.spec else type(env.unwrapped).__name__
+
+
+def described(error: BaseException) -> str:
+    """What was raised, in one line."""
+    text = " ".join(str(error).split()) or "no message"
+    return f"{type(error).__name__}: {text}"
+
+
+def _observation_in(space: Any, observation: Any) -> np.ndarray:
+    try:
+        seen = np.asarray(observation)
+    except Exception:  # rows of several lengths, say
+        raise _Broken(f"the observation is {_shown(observation)}; {_declared(space)}") from None
+    if seen.dtype.kind not in "biuf":
+        raise _Broken(f"the observation is {_shown(observation)}; {_declared(space)}")
+    if seen.shape != space.shape:
+        raise _Broken(f"the observation is of shape {seen.shape}; {_declared(space)}")
+    if seen.dtype != space.dtype:
+        with np.errstate(over="ignore", invalid="ignore"):
+            cast = seen.astype(space.dtype)
+        if space.dtype.kind != "f" and not np.array_equal(cast, seen):
+            value = seen[cast != seen].flat[0]
+            raise _Broken(f"the observation holds {value}; {_declared(space)}")
+        if space.dtype.kind == "f" and seen.dtype.kind == "f":
+            _check_size(seen)
+        seen = cast
+    _check_size(seen)
+    return seen
+
+
+def _check_size(seen: np.ndarray) -> None:
+    # The sum of squares is found three times sooner than whether all are finite
+    if seen.dtype.kind != "f" or float(np.vdot(seen, seen)) <= _LARGEST_SQUARED:
+        return
+    wrong = ~(np.abs(seen) <= _LARGEST)
+    if wrong.any():
+        value = seen[wrong].flat[0]
+        raise _Broken(f"the observation holds {value}; numbers must be finite as float32.")
+
+
+def _reward(reward: Any) -> float:
+    if not isinstance(reward, float | int):
+        array = _array_of_one(reward)
+        if array is None:
+            raise _Broken(f"the reward is {_shown(reward)}; it must be a finite number.")
+        reward = array.item()
+    if not -_LARGEST <= reward <= _LARGEST:
+        raise _Broken(f"the reward is {_shown(reward)}; it must be finite as float32.")
+    return float(reward)
+
+
+def _end(which: str, value: Any) -> bool:
+    if value is True or value is False:
+        return value
+    array = _array_of_one(value)
+    if array is None or array.item() not in (0, 1):
+        raise _Broken(f"{which} is {_shown(value)}; it must be True or False.")
+    return bool(array.item())
+
+
+def _array_of_one(value: Any) -> np.ndarray | None:
+    """A number in an array of any shape; None if it is anything else."""
+    try:
+        array = np.asarray(value)
+    except Exception:
+        return None
+    return array if array.size == 1 and array.dtype.kind in "biuf" else None
+
+
+def _shown(value: Any) -> str:
+    """A value for a sentence: short, and in one line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"a {type(value).__name__}"
+
+
+def _declared(space: Any) -> str:
+    return f"its space declares {space.dtype} of shape {space.shape}."
