@@ -189,7 +189,7 @@ def test_numbers_out_of_range():
         HostEngine(make_world(WALK), lanes=3)
     with pytest.raises(ConfigError, match="cannot have -1 workers"):
         HostEngine(make_world(WALK), workers=-1)
-    with pytest.raises(ConfigError, match="this one lives on the device"):
+    with pytest.raises(ConfigError, match="this one runs on the device"):
         open_engine(make_world("CartPoleSwingUpHarder"), EngineConfig(workers=2))
     assert isinstance(open_engine(make_world("CartPoleSwingUpHarder")), DeviceEngine)
     assert isinstance(open_engine(make_world(WALK)), HostEngine)

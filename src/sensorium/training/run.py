@@ -232,7 +232,9 @@ def _test(
 
 def _check_finite(candidates: Policy, generation: int) -> None:
     """RunError unless all weights of at least one candidate are numbers; the checkpoint before stands."""
-    leaves = [leaf for leaf in jax.tree.leaves(candidates) if jnp.issubdtype(leaf, jnp.inexact)]
+    leaves = [
+        leaf for leaf in jax.tree.leaves(candidates) if jnp.issubdtype(leaf.dtype, jnp.inexact)
+    ]
     whole = [
         np.isfinite(leaf).reshape(len(leaf), -1).all(axis=1) for leaf in map(np.asarray, leaves)
     ]
