@@ -178,7 +178,7 @@ def evaluate(
         json: Write figures as JSON to this file; - for standard output.
     """
     from sensorium.evaluation import report
-    from sensorium.reproduce.published import an_table_2
+    from sensorium.reproduce.counterparts import beside
     from sensorium.rollout import EngineConfig, make_world, use_all_cores
     from sensorium.zoo import load
 
@@ -187,7 +187,7 @@ def evaluate(
     world = env or loaded.recipe.env
     asked = perturbation.build(make_world(world).senses)
     perturbations = report.SUITE if suite else (asked,)
-    paper = an_table_2(loaded.name) if world == loaded.recipe.env else None
+    paper = beside(loaded.name) if world == loaded.recipe.env else None
     episodes = make_world(world).scored_episodes if episodes is None else episodes
     where = EngineConfig(engine, address, workers)
     report.score(

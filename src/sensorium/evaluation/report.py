@@ -27,7 +27,7 @@ def score(
     episodes: int,
     seed: int,
     json: str | None,
-    paper: Mapping[str, str] | None = None,
+    paper: Mapping[str, object] | None = None,
     engine: EngineConfig | None = None,
 ) -> list[Scores]:
     """Evaluate under each perturbation, print a table, write JSON if asked.
@@ -70,14 +70,14 @@ def watched(
 
 def score_table(
     rows: Sequence[Scores],
-    paper: Mapping[str, str] | None = None,
+    paper: Mapping[str, object] | None = None,
     baseline: Scores | None = None,
 ) -> Table:
     """A row for each perturbation of one agent.
 
     Args:
         rows: Scores of the agent.
-        paper: What a paper says, by the name of the perturbation; gets a column of its own.
+        paper: What a paper says, by the name of the perturbation; gets a column where it says anything.
         baseline: Scores over the same starts; adds the mean paired difference from them.
 
     Returns:
@@ -89,7 +89,8 @@ def score_table(
         table.add_column(column, justify="right")
     if baseline:
         table.add_column("change", justify="right")
-    if paper:
+    published = {row.perturbation for row in rows}.intersection(paper or ())
+    if published:
         table.add_column("paper", justify="right", style="dim")
     for row in rows:
         s = row.summary
@@ -103,8 +104,8 @@ def score_table(
         if baseline:
             change, _ = paired_difference(row.returns, baseline.returns)
             cells.append(f"{'+' if change >= 0 else ''}{shown(change, 1)}")
-        if paper:
-            cells.append(paper.get(row.perturbation, "-"))
+        if paper and published:
+            cells.append(str(paper.get(row.perturbation, "-")))
         table.add_row(*cells)
     return table
 

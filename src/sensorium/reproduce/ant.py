@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sensorium.perturbations import Identity, Reshuffle, Shuffle
-from sensorium.reproduce.published import AN_TABLE_6_ANT, ANT_AUTHORS, an_table_4
+from sensorium.reproduce.counterparts import AN_4, AN_6, LOGGED, NLA, NLA_BASELINE
 from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import read_published
 
@@ -14,9 +14,8 @@ _TAUGHT = ("ant-pi-dagger", "ant-pi-dagger-wide", "ant-pi-coached", "ant-pi-evol
 
 def authors(episodes: int, seed: int, out: Path) -> Result:
     """The authors' own ant agents, plain and shuffled, beside the scores that they logged."""
-    agents = {name: read_published(name) for name in ANT_AUTHORS}
-    senses = (Identity(), Shuffle())
-    return score_tables(agents, ENV, senses, ANT_AUTHORS.__getitem__, episodes, seed, out)
+    agents = {name: read_published(name) for name in ("ant_pi", "ant_mlp")}
+    return score_tables(agents, ENV, (Identity(), Shuffle()), LOGGED, episodes, seed, out)
 
 
 def table_4(episodes: int, seed: int, out: Path) -> Result:
@@ -24,18 +23,19 @@ def table_4(episodes: int, seed: int, out: Path) -> Result:
     clones = ("ant-pi-clone", "ant-pi-clone-large", "ant-pi-clone-wide")
     learned = ("ant-pi", "ant-pi-large", "ant-pi-wide", "ant-pi-evolution")
     agents = present("ant-fnn", "ant-coach", *clones, *learned, *_TAUGHT)
-    return score_tables(agents, ENV, (Identity(), Shuffle()), an_table_4, episodes, seed, out)
+    return score_tables(agents, ENV, (Identity(), Shuffle()), AN_4, episodes, seed, out)
 
 
 def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 6, the ant's column: reshuffled in mid-episode."""
-    senses = (Reshuffle(25), Reshuffle(100), Reshuffle(500))
+    senses = tuple(Reshuffle(every) for every in (25, 50, 100, 200, 500))
     agents = present("ant-pi", "ant-pi-large", "ant-pi-wide", *_TAUGHT)
-    return score_tables(agents, ENV, senses, lambda _: AN_TABLE_6_ANT, episodes, seed, out)
+    return score_tables(agents, ENV, senses, AN_6, episodes, seed, out)
 
 
 def nla_table_3(episodes: int, seed: int, out: Path) -> Result:
     """NLA Table 3: the ant with each form of the layer, cloned alike, and taught alike by one that walks."""
     clones = ("ant-pi-clone", "ant-nla-published-clone", "ant-nla-clone")
     agents = present(*clones, "ant-pi", "ant-pi-dagger", "ant-nla-published", "ant-nla")
-    return score_tables(agents, ENV, (Identity(), Shuffle()), lambda _: {}, episodes, seed, out)
+    paper = {**NLA_BASELINE, **NLA}
+    return score_tables(agents, ENV, (Identity(), Shuffle()), paper, episodes, seed, out)

@@ -14,7 +14,8 @@ from sensorium.evaluation import evaluation_keys, recovery_curve
 from sensorium.evaluation.report import SUITE
 from sensorium.perturbations import Identity, Reshuffle, Shuffle
 from sensorium.policies import SensoryPolicy
-from sensorium.reproduce.published import AN_TABLE_6, an_table_2
+from sensorium.reproduce.counterparts import AN_2, AN_6
+from sensorium.reproduce.published import AN_TABLE_3
 from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import load
 
@@ -26,7 +27,7 @@ def table_2(episodes: int, seed: int, out: Path) -> Result:
     agents = present(
         "cartpole-fnn", "cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"
     )
-    return score_tables(agents, ENV, SUITE, an_table_2, episodes, seed, out)
+    return score_tables(agents, ENV, SUITE, AN_2, episodes, seed, out)
 
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
@@ -37,8 +38,8 @@ def table_6(episodes: int, seed: int, out: Path) -> Result:
     agents = present(
         "cartpole-pi", "cartpole-pi-best", "cartpole-pi-reshuffle", "cartpole-pi-reshuffle-100"
     )
-    senses = (Reshuffle(25), Reshuffle(50), Reshuffle(100), Reshuffle(200))
-    return score_tables(agents, ENV, senses, lambda _: AN_TABLE_6, episodes, seed, out)
+    senses = tuple(Reshuffle(every) for every in (25, 50, 100, 200, 500))
+    return score_tables(agents, ENV, senses, AN_6, episodes, seed, out)
 
 
 def table_3(episodes: int, seed: int, out: Path) -> Result:
@@ -54,6 +55,7 @@ def table_3(episodes: int, seed: int, out: Path) -> Result:
             justify="left" if column == "agent" else "right",
             no_wrap=column == "agent",
         )
+    table.add_row("paper", *(f"{value:.3f}" for value in AN_TABLE_3.rows["R²"] if value))
     rows = []
     count = max(min(episodes, 200), 2)
     keys = evaluation_keys(seed, count)

@@ -18,18 +18,17 @@ from sensorium.perturbations import (
     each_background,
 )
 from sensorium.policies import AttentionAgent, Policy, num_parameters
-from sensorium.reproduce.published import (
+from sensorium.reproduce.counterparts import (
+    AA_3,
+    AA_4,
     AA_NOISE,
-    AA_TABLE_2,
-    AA_TABLE_3,
-    AA_TABLE_4,
-    AA_TABLE_4_PPO,
-    AA_TRAINED_IN_NOISE,
-    AN_TABLE_5,
-    AN_TABLE_5_OTHERS,
-    RACING_AUTHORS,
-    Row,
+    AN_5,
+    AN_6,
+    LOGGED,
+    NLA,
+    NLA_BASELINE,
 )
+from sensorium.reproduce.published import AA_TABLE_2
 from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import names, read_published
 
@@ -46,7 +45,8 @@ _AA_OURS = (
 _SHUFFLED = "carracing-pi", "carracing-pi-backgrounds"
 _UNSHUFFLED = (
     *_AA_OURS,
-    *AN_TABLE_5_OTHERS,
+    "carracing-netrand",
+    "carracing-netrand-attention-agent",
     "carracing-cnn",
     "carracing-ppo",
 )
@@ -57,12 +57,10 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
     """The authors' own agents in our world and in Gymnasium's, beside the scores that they logged."""
     rows, tables = [], []
     for env in (OURS, THEIRS):
-        for name, row in RACING_AUTHORS.items():
-            senses = (ShufflePatches(),) if "shuffled" in row else (Identity(),)
+        for name in ("carracing_attention_agent", "carracing_pi"):
+            senses = (ShufflePatches(),) if "shuffled" in LOGGED[name] else (Identity(),)
             agents = {name: read_published(name)}
-            scores, table = score_tables(
-                agents, env, senses, RACING_AUTHORS.__getitem__, episodes, seed, out
-            )
+            scores, table = score_tables(agents, env, senses, LOGGED, episodes, seed, out)
             rows += scores
             tables.append(table)
     return rows, _together(*tables)
@@ -74,19 +72,17 @@ def table_5(episodes: int, seed: int, out: Path) -> Result:
     fixed = present(*_UNSHUFFLED, needed=False)
     agents = _all_of(("carracing_pi",), *_SHUFFLED, needed=not fixed)
     shuffled = ShufflePatches(), *(compose(each, ShufflePatches()) for each in backgrounds)
-    rows, tables = score_tables(agents, THEIRS, shuffled, lambda _: AN_TABLE_5, episodes, seed, out)
+    rows, tables = score_tables(agents, THEIRS, shuffled, AN_5, episodes, seed, out)
     plain = Identity(), *backgrounds
-    more, others = score_tables(
-        fixed, THEIRS, plain, lambda name: AN_TABLE_5_OTHERS.get(name, {}), episodes, seed, out
-    )
+    more, others = score_tables(fixed, THEIRS, plain, AN_5, episodes, seed, out)
     return rows + more, _together(tables, others, _left_out(*_SHUFFLED, *_UNSHUFFLED))
 
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 6, the column of CarRacing: patches reshuffled in mid-episode."""
     agents = _all_of(("carracing_pi",), *_SHUFFLED)
-    senses = tuple(ShufflePatches(every=every) for every in (25, 100, 500))
-    return score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed, out)
+    senses = tuple(ShufflePatches(every=every) for every in (25, 50, 100, 200, 500))
+    return score_tables(agents, THEIRS, senses, AN_6, episodes, seed, out)
 
 
 def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
@@ -95,7 +91,10 @@ def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
     table = Table(title="AA Table 2: parameters in CarRacing")
     for column in ("agent", "attention", "controller", "all"):
         table.add_column(column, justify="left" if column == "agent" else "right", no_wrap=True)
-    table.add_row("paper", AA_TABLE_2["attention"], AA_TABLE_2["controller"], "-")
+    paper = AA_TABLE_2.column("parameters")
+    attention = paper["Ours: FC (query)"] + paper["Ours: FC (key)"]
+    controller, both = paper["Ours: LSTM (16 units)"], paper["Ours: total"]
+    table.add_row("paper", f"{attention:,}", f"{controller:,}", f"{both:,}")
     rows = []
     for name, policy in _all_of(_AA_AUTHORS, *_AA_OURS).items():
         assert isinstance(policy, AttentionAgent)
@@ -109,7 +108,7 @@ def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
 def aa_table_3(episodes: int, seed: int, out: Path) -> Result:
     """AA Table 3: CarRacing as it is."""
     agents = _all_of(_AA_AUTHORS, *_AA_OURS)
-    return score_tables(agents, THEIRS, (Identity(),), lambda _: AA_TABLE_3, episodes, seed, out)
+    return score_tables(agents, THEIRS, (Identity(),), AA_3, episodes, seed, out)
 
 
 def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
@@ -117,22 +116,15 @@ def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
     agents = _all_of(_AA_AUTHORS, *_AA_OURS)
     agents |= present("carracing-cnn", "carracing-ppo", needed=False)
     senses = tuple(MODIFICATIONS[name] for name in ("colour", "bars", "blob"))
-
-    def paper(name: str) -> Row:
-        others = {"carracing-ppo": AA_TABLE_4_PPO, "carracing-cnn": {}}
-        return others.get(name, AA_TABLE_4)
-
-    return score_tables(agents, THEIRS, senses, paper, episodes, seed, out)
+    return score_tables(agents, THEIRS, senses, AA_4, episodes, seed, out)
 
 
 def aa_noise(episodes: int, seed: int, out: Path) -> Result:
     """AA, its discussion: noise where the grass was; agents of 5, 10 and 20 places that learned there."""
-    trained = {f"carracing-noise-{top}": row for top, row in AA_TRAINED_IN_NOISE.items()}
+    trained = tuple(f"carracing-noise-{top}" for top in (5, 10, 20))
     agents = _all_of(_AA_AUTHORS, *_AA_OURS, *trained)
     senses = (MODIFICATIONS["noise"],)
-    rows, tables = score_tables(
-        agents, THEIRS, senses, lambda name: trained.get(name, AA_NOISE), episodes, seed, out
-    )
+    rows, tables = score_tables(agents, THEIRS, senses, AA_NOISE, episodes, seed, out)
     return rows, _together(tables, _left_out(*trained))
 
 
@@ -141,7 +133,8 @@ def nla_table_4(episodes: int, seed: int, out: Path) -> Result:
     forms = ("carracing-pi", "carracing-nla-published", "carracing-nla")
     agents = _all_of(("carracing_pi",), *forms)
     senses = (Identity(), ShufflePatches())
-    rows, tables = score_tables(agents, THEIRS, senses, lambda _: {}, episodes, seed, out)
+    paper = {**NLA_BASELINE, **NLA}
+    rows, tables = score_tables(agents, THEIRS, senses, paper, episodes, seed, out)
     return rows, _together(tables, _left_out(*forms))
 
 

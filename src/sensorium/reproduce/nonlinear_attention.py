@@ -15,6 +15,7 @@ from sensorium import recipes
 from sensorium.analysis import figures
 from sensorium.evaluation.report import watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
+from sensorium.reproduce.counterparts import NLA, NLA_BASELINE
 from sensorium.terminal import shown
 from sensorium.training.progress import read_metrics
 from sensorium.zoo import load, names
@@ -33,7 +34,7 @@ def nla_table_2(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
     """NLA Table 2: CartPole, plain and shuffled, for each form of the layer."""
     del out
     table = Table(title=f"NLA Table 2, CartPole, {episodes} episodes")
-    for column in ("layer", "parameters", "plain", "shuffled"):
+    for column in ("layer", "parameters", "plain", "shuffled", "paper, plain"):
         table.add_column(column, justify="left" if column == "layer" else "right")
     rows = []
     for label, name in VARIANTS.items():
@@ -44,9 +45,11 @@ def nla_table_2(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
         scores = [
             watched(agent.policy, name, agent.recipe.env, each, episodes, seed) for each in senses
         ]
-        rows += [score.to_json() for score in scores]
+        paper = {**NLA_BASELINE, **NLA}.get(name, {})
+        said = [str(paper.get(score.perturbation, "-")) for score in scores]
+        rows += [score.to_json() | {"paper": row} for score, row in zip(scores, said, strict=True)]
         cells = (f"{shown(score.summary.mean)} ± {shown(score.summary.std)}" for score in scores)
-        table.add_row(label, str(agent.card.get("parameters", "-")), *cells)
+        table.add_row(label, str(agent.card.get("parameters", "-")), *cells, said[0])
     return rows, table
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from sensorium.evaluation import Scores, paired_difference
 from sensorium.evaluation.report import score_table, watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
 from sensorium.policies import FeedForwardPolicy, Policy, to_vector
-from sensorium.reproduce.published import Row
+from sensorium.reproduce.counterparts import Row
 from sensorium.rollout import make_world
 from sensorium.serialisation import write_json
 from sensorium.zoo import load, names
@@ -35,7 +35,7 @@ def score_tables(
     agents: Mapping[str, Policy],
     env: str,
     perturbations: tuple[Perturbation, ...],
-    paper: Callable[[str], Row],
+    paper: Mapping[str, Row],
     episodes: int,
     seed: int,
     out: Path,
@@ -49,7 +49,7 @@ def score_tables(
         agents: By their names.
         env: The world.
         perturbations: A row for each; feed-forward agents have fixed inputs and skip some.
-        paper: What the paper says of the agent of a name.
+        paper: What the paper says, by the name of the agent.
         episodes: Of each score.
         seed: Decides the starts and all noise.
         out: Folder of what is kept.
@@ -64,13 +64,13 @@ def score_tables(
         fixed = isinstance(policy, FeedForwardPolicy)
         asked = [p for p in perturbations if not fixed or isinstance(p, (Identity, Shuffle))]
         scores = [plain if senses == Identity() else ask(senses) for senses in asked]
-        published = paper(name)
+        published = paper.get(name, {})
         for score in scores:
             difference, interval = paired_difference(score.returns, plain.returns)
             rows.append(
                 score.to_json()
                 | {
-                    "paper": published.get(score.perturbation, "-"),
+                    "paper": str(published.get(score.perturbation, "-")),
                     "difference": difference,
                     "difference_ci95": interval,
                 }

@@ -1,0 +1,178 @@
+"""Which published score stands beside which agent: of the same kind, in the same world.
+
+A row is named after an agent of ours (`cartpole-pi`) or after the authors' weights (`carracing_pi`), its
+scores after the perturbations under which ours are evaluated.
+"""
+
+from collections.abc import Mapping
+
+from sensorium.reproduce.published import (
+    AA_FIGURE_9,
+    AA_TABLE_3,
+    AA_TABLE_4,
+    AN_TABLE_2,
+    AN_TABLE_4,
+    AN_TABLE_5,
+    AN_TABLE_6,
+    LOGS,
+    NLA_TABLE_2,
+    NLA_TABLE_3,
+    NLA_TABLE_4,
+    Score,
+)
+
+Row = Mapping[str, Score]
+"""What is published of one agent, by the name of the perturbation."""
+
+_ANT_PI = {
+    "Ours (BC, shuffled)": ("ant-pi-clone", "ant-pi", "ant-pi-dagger"),
+    "Ours (BC, shuffled, larger)": (
+        "ant-pi-clone-large",
+        "ant-pi-clone-wide",
+        "ant-pi-large",
+        "ant-pi-wide",
+        "ant-pi-dagger-wide",
+        "ant-pi-coached",
+    ),
+    "Ours (ES, shuffled)": ("ant-pi-evolved", "ant-pi-evolution"),
+}
+"""Ours by the row of AN Table 4: cloned or learned from there on, of the small size or larger; evolved."""
+_CARTPOLE_PI = (
+    "cartpole-pi",
+    "cartpole-pi-evolution",
+    "cartpole-pi-feedback",
+    "cartpole-pi-best",
+    "cartpole-pi-reshuffle",
+    "cartpole-pi-reshuffle-100",
+)
+_RACING_PI = ("carracing_pi", "carracing-pi", "carracing-pi-backgrounds")
+_ATTENTION_AGENTS = (
+    "carracing_attention_agent_2020",
+    "carracing_attention_agent",
+    "carracing-attention-agent",
+    "carracing-attention-agent-evolved",
+    "carracing-attention-agent-dagger",
+    "carracing-attention-agent-colours",
+)
+PICTURES = {
+    "kof.jpg": "KOF",
+    "mt_fuji.jpg": "Mt. Fuji",
+    "ukiyoe.jpg": "Ukiyoe",
+    "kimetsu.jpg": "DS",
+}
+"""Columns of AN Table 5 by the authors' files of pictures, in the order of the table."""
+
+
+def _named(scores: Row, names: Mapping[str, str]) -> Row:
+    """Those of the scores that have a name in `names` (perturbation to the paper's), by our names."""
+    return {ours: scores[theirs] for ours, theirs in names.items() if theirs in scores}
+
+
+def _an_table_2(row: str) -> Row:
+    columns = {
+        "plain": "5 obs",
+        "shuffled": "5 obs (shuffled)",
+        "doubled": "10 obs",
+        "+5 noise channels": "5 obs + 5 noise",
+    }
+    return _named(AN_TABLE_2.row(row), columns)
+
+
+def _an_table_5(row: str, *, shuffled: bool) -> Row:
+    after = " + shuffled" if shuffled else ""
+    columns = {f"background {file}{after}": name for file, name in PICTURES.items()}
+    plain = {"plain": "training env"} | ({"shuffled": "training env"} if shuffled else {})
+    return _named(AN_TABLE_5.row(row), plain | columns)
+
+
+def _an_table_6(column: str) -> Row:
+    every = (25, 50, 100, 200, 500)
+    return _named(AN_TABLE_6.column(column), {f"reshuffled every {t}": f"t = {t}" for t in every})
+
+
+def _aa_table_4(row: str) -> Row:
+    columns = {
+        "plain": "original",
+        "colour": "color perturb",
+        "bars": "vertical bars",
+        "blob": "blob",
+    }
+    return _named(AA_TABLE_4.row(row), columns)
+
+
+AN_2: Mapping[str, Row] = {
+    "cartpole-fnn": _an_table_2("FNN (trained with 5 obs)"),
+    **dict.fromkeys(_CARTPOLE_PI, _an_table_2("Ours (trained with 5 obs)")),
+}
+"""Beside AN Table 2."""
+
+_ANT = AN_TABLE_4.column("score")
+AN_4: Mapping[str, Row] = {
+    "ant-fnn": {"plain": _ANT["FNN (teacher)"], "shuffled": _ANT["FNN (shuffled)"]},
+    **{name: {"shuffled": _ANT[row]} for row, names in _ANT_PI.items() for name in names},
+}
+"""Beside AN Table 4."""
+
+AN_5: Mapping[str, Row] = {
+    # To agents that do not mind the order of patches, shuffled ones are the same as plain ones
+    **dict.fromkeys(_RACING_PI, _an_table_5("Ours", shuffled=True)),
+    **dict.fromkeys(_ATTENTION_AGENTS, _an_table_5("AttentionAgent", shuffled=False)),
+    "carracing-netrand": _an_table_5("NetRand", shuffled=False),
+    "carracing-netrand-attention-agent": _an_table_5("NetRand + AttentionAgent", shuffled=False),
+}
+"""Beside AN Table 5."""
+
+AN_6: Mapping[str, Row] = {
+    **dict.fromkeys(_CARTPOLE_PI, _an_table_6("CartPole")),
+    **{name: _an_table_6("PyBullet Ant") for names in _ANT_PI.values() for name in names},
+    **dict.fromkeys(_RACING_PI, _an_table_6("CarRacing")),
+}
+"""Beside AN Table 6."""
+
+AA_3: Mapping[str, Row] = {
+    **{key: {"plain": AA_TABLE_3.row("Ours")["CarRacing"]} for key in _ATTENTION_AGENTS},
+    "carracing-ppo": {"plain": AA_TABLE_3.row("PPO")["CarRacing"]},
+}
+"""Beside AA Table 3."""
+
+AA_4: Mapping[str, Row] = {
+    **dict.fromkeys(_ATTENTION_AGENTS, _aa_table_4("Ours")),
+    "carracing-ppo": _aa_table_4("PPO"),
+}
+"""Beside AA Table 4."""
+
+_NOISE = AA_FIGURE_9.column("score")
+AA_NOISE: Mapping[str, Row] = {
+    **{key: {"background noise": _NOISE["trained on grass"]} for key in _ATTENTION_AGENTS},
+    **{
+        f"carracing-noise-{top}": {"background noise": _NOISE[f"trained on noise, K = {top}"]}
+        for top in (5, 10, 20)
+    },
+}
+"""Beside AA Figure 9."""
+
+_NLA_TABLES = {"cartpole": NLA_TABLE_2, "ant": NLA_TABLE_3, "carracing": NLA_TABLE_4}
+NLA: Mapping[str, Row] = {
+    f"{world}-nla-published": {"plain": table.row("Proposed (NLA)")["score"]}
+    for world, table in _NLA_TABLES.items()
+}
+"""Beside NLA Tables 2 to 4; the invariant form of nonlinear attention is ours and has no counterpart."""
+
+NLA_BASELINE: Mapping[str, Row] = {
+    f"{world}-pi": {"plain": table.row("Baseline")["score"]} for world, table in _NLA_TABLES.items()
+}
+"""Beside the plain layer in the same tables, which has had as few iterations as NLA there."""
+
+LOGGED: Mapping[str, Row] = {name: LOGS.row(name) for name in LOGS.rows}
+"""Beside the scores that the authors logged of their own agents."""
+
+
+def beside(agent: str) -> Row:
+    """All that the papers say of an agent like one of ours; nothing of one that none is like.
+
+    Where two tables have a score under the same perturbation, that of the agent's own paper counts.
+    """
+    row: dict[str, Score] = {}
+    for rows in (NLA, AN_6, AN_5, AN_4, AN_2, AA_NOISE, AA_4, AA_3):
+        row |= rows.get(agent, {})
+    return row

@@ -1,0 +1,394 @@
+"""Tables of README and docs: from the cards of the zoo, from result files, and from what is published.
+
+`python -m tests.tables` writes them anew; tests/test_readme.py compares them.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from sensorium.reproduce import published
+from sensorium.reproduce.counterparts import (
+    AA_4,
+    AA_NOISE,
+    AN_2,
+    AN_4,
+    AN_5,
+    AN_6,
+    NLA,
+    PICTURES,
+    beside,
+)
+from sensorium.reproduce.published import Score
+
+ROOT = Path(__file__).parents[1]
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+COLUMNS = {
+    "cartpole": {
+        "plain": "plain",
+        "shuffled": "shuffled",
+        "doubled": "doubled",
+        "+5 noise channels": "+5 noise",
+        "reshuffled every 25": "every 25",
+        "reshuffled every 100": "every 100",
+    },
+    "ant": {
+        "plain": "plain",
+        "shuffled": "shuffled",
+        "+5 noise channels": "+5 noise",
+        "reshuffled every 25": "every 25",
+        "reshuffled every 100": "every 100",
+        "reshuffled every 500": "every 500",
+    },
+    "carracing": {
+        "plain": "plain",
+        "in CarRacing-v3": "in Gymnasium's",
+        "colour": "colour",
+        "bars": "bars",
+        "blob": "blob",
+        "background hills": "hills",
+        "background noise": "noise",
+        "shuffled": "shuffled",
+        "reshuffled every 25": "every 25",
+    },
+}
+PAPERS = {
+    "cartpole": {
+        "AN: feed-forward": AN_2["cartpole-fnn"],
+        "AN: AttentionNeuron": AN_2["cartpole-pi"] | AN_6["cartpole-pi"],
+        "NLA": NLA["cartpole-nla-published"],
+    },
+    "ant": {
+        "AN: feed-forward": AN_4["ant-fnn"],
+        "AN: cloned": AN_4["ant-pi-clone"],
+        "AN: cloned, larger": AN_4["ant-pi-clone-large"],
+        "AN: evolved": AN_4["ant-pi-evolved"] | AN_6["ant-pi-evolved"],
+        "NLA": NLA["ant-nla-published"],
+    },
+    "carracing": {
+        "AA: AttentionAgent": AA_4["carracing-attention-agent"]
+        | AA_NOISE["carracing-attention-agent"],
+        "AA: PPO": AA_4["carracing-ppo"],
+        "AN: AttentionNeuron": AN_5["carracing-pi"] | AN_6["carracing-pi"],
+        "AN: NetRand": AN_5["carracing-netrand"],
+        "AN: NetRand + AttentionAgent": AN_5["carracing-netrand-attention-agent"],
+        "NLA": NLA["carracing-nla-published"],
+    },
+}
+"""What the papers' agents score, by the names of our perturbations."""
+IN_README = {
+    "cartpole": (
+        "cartpole-fnn",
+        "cartpole-nla",
+        "cartpole-pi",
+        "cartpole-pi-best",
+        "cartpole-pi-reshuffle",
+    ),
+    "ant": ("ant-fnn", "ant-nla", "ant-pi", "ant-pi-evolved"),
+    "carracing": (
+        "carracing-attention-agent-colours",
+        "carracing-cnn",
+        "carracing-netrand",
+        "carracing-pi",
+        "carracing-pi-backgrounds",
+        "carracing-ppo",
+    ),
+}
+
+
+def markdown(headings, rows, left=1):
+    """A table whose first columns are aligned to the left, and all others to the right."""
+    ruler = "---|" * left + "--:|" * (len(headings) - left)
+    lines = [f"| {' | '.join(cells)} |" for cells in (headings, *rows)]
+    return "\n".join([lines[0], f"|{ruler}", *lines[1:]])
+
+
+def score(value):
+    """A score of a card or a result file, as it is shown everywhere."""
+    return f"{value['mean']:.0f} ± {value['std']:.0f}"
+
+
+def results(name):
+    """The scores of a result file, in its order."""
+    return json.loads((ROOT / "benchmarks/results" / f"{name}.json").read_text())
+
+
+def cards(world):
+    """The cards of all agents of a world."""
+    paths = sorted((ROOT / "zoo").glob(f"{world}-*.json"))
+    return [json.loads(path.read_text()) for path in paths]
+
+
+def of_some(world):
+    """Those of the README, above the papers'."""
+    wanted = IN_README[world]
+    chosen = [card for card in cards(world) if card["name"] in wanted]
+    assert len(chosen) == len(wanted)
+    return side_by_side(world, chosen)
+
+
+def of_all(world):
+    """The whole zoo of a world, above the papers'."""
+    return side_by_side(world, cards(world))
+
+
+def side_by_side(world, chosen):
+    """An agent a row, a perturbation a column."""
+    columns = COLUMNS[world]
+    rows = []
+    for card in chosen:
+        cells = [card["scores"].get(senses) for senses in columns]
+        rows.append(
+            [
+                f"`{card['name']}`",
+                f"{card['parameters']:,}",
+                *("-" if cell is None else score(cell) for cell in cells),
+                f"{card['evaluation']['episodes']:,}",
+                f"{card['training_seconds'] / 60:.0f} min",
+            ]
+        )
+    episodes = "1,000" if world == "cartpole" else "100"
+    for name, row in PAPERS[world].items():
+        rows.append(
+            [f"*{name}*", "-", *(str(row.get(senses, "-")) for senses in columns), episodes, "-"]
+        )
+    return markdown(["agent", "parameters", *columns.values(), "episodes", "trained in"], rows)
+
+
+def details(world):
+    """A row for each agent and perturbation."""
+    rows = []
+    for card in cards(world):
+        paper = beside(card["name"])
+        for senses, value in card["scores"].items():
+            low, high = value["ci95"]
+            rows.append(
+                [
+                    f"`{card['name']}`",
+                    senses,
+                    score(value),
+                    f"{low:.0f} to {high:.0f}",
+                    f"{value['iqm']:.0f}",
+                    f"{value['solved']:.0%}",
+                    str(paper.get(senses, "-")),
+                ]
+            )
+    headings = ["agent", "senses", "mean ± sd", "95% interval", "IQM", "solved", "paper"]
+    return markdown(headings, rows, left=2)
+
+
+def measured(scores, columns, first, papers=()):
+    """Rows of result files: `first` has the label of each agent, `papers` are rows above them."""
+    by_agent = {}
+    for each in scores:
+        by_agent.setdefault(each["agent"], {})[each["perturbation"]] = score(each)
+    rows = [
+        [label, *(str(row.get(senses, "-")) for senses in columns)]
+        for label, row in (*papers, *((first[name], by_agent[name]) for name in first))
+    ]
+    return markdown(["agent", *columns.values()], rows)
+
+
+def own(*names):
+    """Agents labelled by their names."""
+    return {name: f"`{name}`" for name in names}
+
+
+_AUTHORS_PI = {"carracing_pi": "the authors' weights"}
+
+
+def in_front_of_pictures():
+    """AN Table 5, the authors' weights and ours beside it."""
+    files = {file: f"background {file}" for file in PICTURES}
+    columns = {"plain": "none"} | {files[file]: name for file, name in PICTURES.items()}
+
+    def unshuffled(senses):
+        return senses.removesuffix(" + shuffled").replace("shuffled", "plain")
+
+    scores = [
+        each | {"perturbation": unshuffled(each["perturbation"])} for each in results("table-5")
+    ]
+    shuffled = {
+        **_AUTHORS_PI,
+        **own("carracing-pi", "carracing-pi-backgrounds"),
+    }
+    labels = {name: f"{label}, shuffled" for name, label in shuffled.items()} | own(
+        "carracing-attention-agent-colours",
+        "carracing-netrand",
+        "carracing-netrand-attention-agent",
+    )
+    names = {
+        "AN: AttentionNeuron": "carracing-pi",
+        "AN: AttentionAgent": "carracing-attention-agent",
+        "AN: NetRand": "carracing-netrand",
+        "AN: NetRand + AttentionAgent": "carracing-netrand-attention-agent",
+    }
+    papers = [
+        (f"*{name}*", {unshuffled(senses): cell for senses, cell in AN_5[agent].items()})
+        for name, agent in names.items()
+    ]
+    return measured(scores, columns, labels, papers)
+
+
+def one_in_front_of_pictures():
+    """The agent that learned in front of backgrounds, over 100 episodes, and the paper's."""
+    senses = {"none": "shuffled"} | {
+        name: f"background {file} + shuffled" for file, name in PICTURES.items()
+    }
+    ours = {each["perturbation"]: score(each) for each in results("carracing_backgrounds")}
+    paper = AN_5["carracing-pi"]
+    rows = [[name, ours[each], str(paper[each])] for name, each in senses.items()]
+    return markdown(["picture", "ours", "paper"], rows)
+
+
+def reshuffled_races():
+    """AN Table 6, its column of CarRacing."""
+    columns = {f"reshuffled every {every}": f"every {every}" for every in (25, 100, 500)}
+    labels = _AUTHORS_PI | own("carracing-pi", "carracing-pi-backgrounds")
+    paper = [("*AN: AttentionNeuron*", AN_6["carracing-pi"])]
+    return measured(results("table-6-racing"), columns, labels, paper)
+
+
+def modified_races():
+    """AA Tables 3 and 4."""
+    columns = {"plain": "plain", "colour": "colour", "bars": "bars", "blob": "blob"}
+    labels = {
+        "carracing_attention_agent_2020": "the authors' weights of 2020",
+        "carracing_attention_agent": "the authors' weights of 2021",
+    } | own(*(f"carracing-attention-agent{s}" for s in ("", "-evolved", "-dagger", "-colours")))
+    paper = [("*AA: AttentionAgent*", AA_4["carracing-attention-agent"])]
+    scores = results("aa-table-3") + results("aa-table-4")
+    return measured(scores, columns, labels, paper)
+
+
+def races_in_noise():
+    """AA Figure 9."""
+    scores = results("aa-noise")
+    rows = [
+        [f"`{each['agent']}`", score(each), str(AA_NOISE[each["agent"]]["background noise"])]
+        for each in scores
+    ]
+    return markdown(["agent", "ours", "paper"], rows)
+
+
+def forms_of_attention(world):
+    """NLA Tables 3 and 4: each form of the layer, plain and shuffled."""
+    number = {"ant": 3, "carracing": 4}[world]
+    labels = {
+        "ant": {
+            "ant-pi-clone": "plain, cloned (`ant-pi-clone`)",
+            "ant-nla-published-clone": "NLA as published, cloned (`ant-nla-published-clone`)",
+            "ant-nla-clone": "NLA, invariant, cloned (`ant-nla-clone`)",
+            "ant-pi-dagger": "plain, taught (`ant-pi-dagger`)",
+            "ant-nla-published": "NLA as published, taught (`ant-nla-published`)",
+            "ant-nla": "NLA, invariant, taught (`ant-nla`)",
+            "ant-pi": "the expert of those taught (`ant-pi`)",
+        },
+        "carracing": {
+            "carracing_pi": "plain, the authors' weights",
+            "carracing-pi": "plain (`carracing-pi`)",
+            "carracing-nla-published": "NLA as published (`carracing-nla-published`)",
+            "carracing-nla": "NLA, invariant (`carracing-nla`)",
+        },
+    }[world]
+    table = {"ant": published.NLA_TABLE_3, "carracing": published.NLA_TABLE_4}[world]
+    papers = [(f"*NLA: {row}*", {"plain": cell}) for row, cell in table.column("score").items()]
+    columns = {"plain": "plain", "shuffled": "shuffled"}
+    return measured(results(f"nla-table-{number}"), columns, labels, papers)
+
+
+def logged(world):
+    """The authors' weights, beside the scores that they logged."""
+    rows = [
+        [
+            f"`{each['agent']}`",
+            each["env"].removeprefix("gym:"),
+            each["perturbation"],
+            score(each),
+            str(published.LOGS.row(each["agent"]).get(each["perturbation"], "-")),
+        ]
+        for each in results(f"{world}-authors")
+    ]
+    return markdown(["weights", "world", "sensors", "here", "logged"], rows, left=3)
+
+
+def as_printed(*tables):
+    """What papers print, a table below the other."""
+    parts = []
+    for table in tables:
+        caption = f"**{table.source}**: {table.subject}"
+        caption += f", {table.episodes:,} episodes." if table.episodes else "."
+        rows = [
+            [name, *("-" if cell is None else _printed(cell) for cell in cells)]
+            for name, cells in table.rows.items()
+        ]
+        parts.append(f"{caption}\n\n{markdown(['', *table.columns], rows)}")
+    return "\n\n".join(parts)
+
+
+def _printed(cell):
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+
+
+def tables_of(paper):
+    """All tables of a paper, as printed."""
+    return as_printed(*(table for name, table in vars(published).items() if name.startswith(paper)))
+
+
+TABLES = [
+    *(
+        (page, f"{world}-{name}", make, (world,))
+        for world in COLUMNS
+        for page, name, make in (
+            (README, "scores", of_some),
+            (DOCS / "results.md", "agents", of_all),
+            (DOCS / "results.md", "scores", details),
+        )
+    ),
+    (DOCS / "results.md", "ant-authors", logged, ("ant",)),
+    (DOCS / "results.md", "nla-table-3", forms_of_attention, ("ant",)),
+    (DOCS / "results.md", "nla-table-4", forms_of_attention, ("carracing",)),
+    (DOCS / "worlds.md", "racing-authors", logged, ("racing",)),
+    (DOCS / "car_racing.md", "backgrounds", one_in_front_of_pictures, ()),
+    (DOCS / "car_racing.md", "table-5", in_front_of_pictures, ()),
+    (DOCS / "car_racing.md", "table-6-racing", reshuffled_races, ()),
+    (DOCS / "papers/attention_agent.md", "aa-tables", modified_races, ()),
+    (DOCS / "papers/attention_agent.md", "aa-noise", races_in_noise, ()),
+    (DOCS / "papers/attention_agent.md", "as-printed", tables_of, ("AA_",)),
+    (DOCS / "papers/attention_neuron.md", "as-printed", tables_of, ("AN_",)),
+    (DOCS / "papers/nla.md", "as-printed", tables_of, ("NLA_",)),
+]
+"""Page, name of the place in it, and what makes the table there."""
+
+
+def place(text, name):
+    """Where a table is in a page, as a match whose first group it is."""
+    found = re.search(rf"<!-- {name}\b.*?-->\n(.*?)<!-- /{name} -->", text, re.S)
+    assert found, f"no place for {name}"
+    return found
+
+
+def prose(text):
+    """A page without its generated tables."""
+    return re.sub(r"<!-- ([\w-]+): .*?-->\n.*?<!-- /\1 -->", "", text, flags=re.S)
+
+
+def scores_of_papers():
+    """Every mean ± deviation that a paper prints or its authors logged, with and without commas."""
+    said = set()
+    for table in vars(published).values():
+        if isinstance(table, published.Table):
+            for cells in table.rows.values():
+                for cell in cells:
+                    if isinstance(cell, Score) and cell.std is not None:
+                        said |= {str(cell), f"{cell.mean:,g} ± {cell.std:g}"}
+    return said
+
+
+if __name__ == "__main__":
+    for page, name, make, arguments in TABLES:
+        text = page.read_text()
+        start, end = place(text, name).span(1)
+        page.write_text(f"{text[:start]}{make(*arguments)}\n{text[end:]}")
