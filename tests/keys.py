@@ -68,7 +68,7 @@ def watched():
     for name in _DRAWS:
         wrap(name, lambda *_, **__: ([None], []))
     wrap("split", lambda num=2: (range(int(np.prod(num))), []))
-    wrap("fold_in", lambda data: ([], [data]))
+    wrap("fold_in", lambda data: ([], [np.uint32(data) if isinstance(data, int) else data]))
     jax.clear_caches()
     try:
         yield uses

@@ -14,6 +14,7 @@ from sensorium.recipes import resume, train
 from sensorium.rollout import DeviceEngine, EngineConfig, make_world, open_engine
 from sensorium.rollout.acting import PolicyActor
 from sensorium.rollout.host import HostEngine, seeds_of
+from sensorium.seeding import stream
 from sensorium.training import RunDirectory
 from sensorium.zoo import load, read_published
 from tests.rollout.walking import RECIPE, WALK
@@ -34,11 +35,11 @@ def plain_loop(policy, name, perturbation, key):
     env = open_env(name.removeprefix("gym:"))
     world = make_world(name)
     observation, _ = env.reset(seed=int(jax.random.bits(key) >> 1))
-    senses = perturbation.init(jax.random.fold_in(key, 1), world.num_sensors)
+    senses = perturbation.init(stream(key, "senses"), world.num_sensors)
     carry = policy.initial_carry(perturbation.arriving(world.num_sensors))
     rewards, ended = [], False
     while not ended:
-        now = jax.random.fold_in(jax.random.fold_in(key, 2), len(rewards))
+        now = jax.random.fold_in(stream(key, "noise"), len(rewards))
         readings = jnp.asarray(observation, jnp.float32)
         readings, senses = perturbation.apply(now, senses, readings)
         action, carry, _ = policy.step(readings, carry)
