@@ -163,7 +163,7 @@ def evaluate(
     workers: int | None = None,
     json: str | None = None,
 ) -> None:
-    """Score an agent, its senses perturbed as asked.
+    """Score an agent under a perturbation.
 
     Args:
         agent: A name of the zoo, a run directory, or a file.
@@ -234,7 +234,7 @@ def show(
     plain: bool = False,
     backgrounds: str | None = None,
 ) -> None:
-    """Watch an agent: the world, its senses in their present order, attention, code.
+    """Show an episode of an agent: the world, what arrives, attention and code.
 
     Args:
         agent: A name of the zoo, a run directory, or a file.
@@ -271,10 +271,10 @@ def demo(
     open: bool = True,
     export: Path | None = None,
 ) -> None:
-    """Open a page on which one shuffles an agent's senses while it acts.
+    """Open a page to shuffle, silence and add sensors of an agent while it acts.
 
     Args:
-        agent: Who acts first: a name of the zoo, a run directory, or a file.
+        agent: The agent to begin with: a name of the zoo, a run directory, or a file.
         port: Of the page; 0 for any that is free.
         host: The address to serve on.
         allow_remote: Serve on an address that other machines can reach.
