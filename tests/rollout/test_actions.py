@@ -4,12 +4,15 @@ import dataclasses
 from typing import Any
 
 import equinox as eqx
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from gymnasium import spaces
 
 from sensorium.analysis.traces import trace_episode
+from sensorium.bridges.wrappers import PerturbObservation
 from sensorium.errors import ConfigError
 from sensorium.perturbations import (
     Compose,
@@ -99,6 +102,44 @@ def test_on_the_host_and_in_traces(keys):
     assert np.abs(got.rewards - unflipped.rewards).max() > 1e-3
     trace = trace_episode(policy, plain, Flip(), keys[0], 5)
     np.testing.assert_allclose(trace.reward, expected.rewards[0, :5], atol=1e-5)
+
+
+class Recorder(gymnasium.Env):
+    """Notes what arrives."""
+
+    observation_space = spaces.Box(-1, 1, (2,), np.float32)
+
+    def __init__(self, action_space):
+        self.action_space = action_space
+
+    def reset(self, *, seed=None, options=None):
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        self.arrived = action
+        return np.zeros(2, np.float32), 0.0, False, False, {}
+
+
+@pytest.mark.parametrize(
+    ("space", "given", "arrives"),
+    [
+        (spaces.Box(np.float32([-2, 0]), np.float32([2, 4])), np.float32([1, 4]), [-1, 0]),
+        (spaces.Box(0, 4, (1,), np.int64), np.array([1]), [3]),
+        (spaces.Discrete(2, start=5), 5, 6),
+    ],
+)
+def test_around_any_gymnasium_environment(space, given, arrives):
+    env = PerturbObservation(Recorder(space), Flip())
+    env.reset(seed=0)
+    env.step(given)
+    np.testing.assert_allclose(env.unwrapped.arrived, arrives)
+
+
+def test_action_spaces_that_no_agent_can_act_in_are_refused():
+    with pytest.raises(ConfigError, match="'flipped' perturbs actions of a Box or a Discrete"):
+        PerturbObservation(Recorder(spaces.MultiBinary(3)), Flip())
+    PerturbObservation(Recorder(spaces.MultiBinary(3)), Shuffle())  # which leaves them alone
 
 
 def test_parts_act_from_the_agent_to_the_world_and_the_contract_is_checked():

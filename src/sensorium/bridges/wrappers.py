@@ -15,6 +15,7 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 
 from sensorium.bridges.checked import check_observation, name_of
+from sensorium.bridges.spaces import ActionMap, action_map
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
 from sensorium.seeding import Seed, check_seed, key_of, stream
@@ -22,7 +23,7 @@ from sensorium.types import senses_of
 
 
 class PerturbObservation(gymnasium.Wrapper):
-    """Every observation passes through a perturbation, drawn anew at each reset.
+    """Every observation, and action if it acts on them, passes through a perturbation drawn at each reset.
 
     The seed given to `reset` decides the perturbation as well as the environment. Without one, each wrapper
     draws its own from the operating system, and leaves the random numbers of the environment alone.
@@ -32,8 +33,8 @@ class PerturbObservation(gymnasium.Wrapper):
         """Wrap an environment.
 
         Raises:
-            ConfigError: Observations are neither a flat Box nor pictures of bytes, or the perturbation
-                cannot be applied to them.
+            ConfigError: Observations are neither a flat Box nor pictures of bytes, the perturbation cannot be
+                applied to them, or it perturbs actions that are neither a Box nor Discrete.
         """
         super().__init__(env)
         space = env.observation_space
@@ -57,6 +58,15 @@ class PerturbObservation(gymnasium.Wrapper):
             self._depth += isinstance(env, PerturbObservation)
             env = env.env
         self._apply = jax.jit(perturbation.apply)
+        self._actions: ActionMap | None = None
+        if perturbation.perturbs_actions:
+            if not isinstance(self.action_space, spaces.Box | spaces.Discrete):
+                raise ConfigError(
+                    f"{str(perturbation)!r} perturbs actions of a Box or a Discrete; {self.env} takes "
+                    f"{self.action_space}."
+                )
+            self._actions = action_map(self.action_space)
+            self._perturb_action = jax.jit(perturbation.perturb_action)
         self._key: jax.Array | None = None  # until the first reset
         self._state: Any = None
 
@@ -80,6 +90,10 @@ class PerturbObservation(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         """Step the environment and perturb what it shows; WorldError if that is not what it declared."""
+        if self._actions is not None:
+            given = self._actions.from_env(np.asarray(action)[None])[0]
+            done = self._perturb_action(self._next_key(), self._state, given)
+            (action,) = self._actions.to_env(np.asarray(done)[None])
         observation, reward, terminated, truncated, info = self.env.step(action)
         return self._perturb(observation), reward, terminated, truncated, info
 
