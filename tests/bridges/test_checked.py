@@ -143,8 +143,17 @@ def test_whole_numbers_become_integers_and_large_ones_pass():
 
 
 def test_what_close_raises_comes_too_late_to_matter(caplog):
-    CheckedEnv(Returning(close=RuntimeError("no window"))).close()
-    assert "Returning close: RuntimeError: no window" in caplog.text
+    for _ in range(2):
+        CheckedEnv(Returning(close=RuntimeError("no window"))).close()
+    assert caplog.messages == ["Returning close: it raised RuntimeError: no window"]
+
+
+def test_the_interface_is_named_also_where_a_wrapper_fails_first():
+    env = CheckedEnv(gymnasium.wrappers.TimeLimit(Returning(step=(SEEN, 1.0, False, {})), 5))
+    env.reset()
+    env.step(0)
+    with pytest.raises(WorldError, match=r"step 2: .*unpack .*; step must return an observation"):
+        env.step(0)
 
 
 def test_checked_once():

@@ -4,9 +4,9 @@ Whatever an environment gets wrong, or raises, is a WorldError that names it, th
 `Foo-v0 step 17: the reward is nan; it must be a finite number.` Imports no JAX, as worker processes do.
 """
 
+import functools
 import logging
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -46,7 +46,7 @@ class CheckedEnv(gymnasium.Wrapper):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """As the environment does; WorldError if it raises, or returns anything else."""
         self._step = 0
-        returned = self._call(self.env.reset, seed=seed, options=options)
+        returned = self._call("reset", seed=seed, options=options)
         try:
             observation, info = self._parts(returned, 2, "reset")
             return _observation_in(self._space, observation), info
@@ -56,7 +56,7 @@ class CheckedEnv(gymnasium.Wrapper):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """As the environment does; WorldError if it raises, or returns anything else."""
         self._step += 1
-        returned = self._call(self.env.step, action)
+        returned = self._call("step", action)
         try:
             observation, reward, terminated, truncated, info = self._parts(returned, 5, "step")
             return (
@@ -74,13 +74,16 @@ class CheckedEnv(gymnasium.Wrapper):
         try:
             self.env.close()
         except Exception as error:
-            logging.getLogger("sensorium").warning("%s close: %s", self._name, described(error))
+            _log_once(f"{self._name} close: it raised {described(error)}")
 
-    def _call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    def _call(self, function: str, *arguments: Any, **named: Any) -> Any:
         try:
-            return function(*arguments, **named)
+            return getattr(self.env, function)(*arguments, **named)
         except (Exception, SystemExit) as error:
-            failure = self._error(f"it raised {described(error)}")
+            sentence = f"it raised {described(error)}"
+            if isinstance(error, ValueError) and "values to unpack" in str(error):
+                sentence += f"; {function} must return {_RETURNS[function]}."  # to a wrapper
+            failure = self._error(sentence)
             failure.add_note(traceback.format_exc())
             raise failure from error
 
@@ -95,6 +98,12 @@ class CheckedEnv(gymnasium.Wrapper):
     def _error(self, sentence: str) -> WorldError:
         when = f"step {self._step}" if self._step else "reset"
         return WorldError(f"{self._name} {when}: {sentence}")
+
+
+@functools.cache
+def _log_once(sentence: str) -> None:
+    """Of the many environments of a pool, one speaks for all."""
+    logging.getLogger("sensorium").warning(sentence)
 
 
 class _Broken(Exception):

@@ -199,6 +199,10 @@ def run(
             if generation % budget.checkpoint_every == 0 or last or stop:
                 elapsed = Clock(clock.seconds + session)
                 save_checkpoint(directory.path, progress, directory.recipe, elapsed)
+            if last and not np.isfinite(float(progress.best_score)):
+                raise RunError(
+                    f"No test of {directory.path} gave a finite return: no agent is kept."
+                )
             if stop and not last:
                 raise KeyboardInterrupt(
                     f"Stopped after generation {generation}; continue with "
