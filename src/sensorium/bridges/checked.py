@@ -46,7 +46,10 @@ class CheckedEnv(gymnasium.Wrapper):
     ) -> tuple[np.ndarray, dict[str, Any]]:
         """As the environment does; WorldError if it raises, or returns anything else."""
         self._step = 0
-        returned = self._call("reset", seed=seed, options=options)
+        try:
+            returned = self.env.reset(seed=seed, options=options)
+        except (Exception, SystemExit) as error:
+            raise self._raised("reset", error) from error
         try:
             observation, info = self._parts(returned, 2, "reset")
             return _observation_in(self._space, observation), info
@@ -56,7 +59,10 @@ class CheckedEnv(gymnasium.Wrapper):
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """As the environment does; WorldError if it raises, or returns anything else."""
         self._step += 1
-        returned = self._call("step", action)
+        try:
+            returned = self.env.step(action)
+        except (Exception, SystemExit) as error:
+            raise self._raised("step", error) from error
         try:
             observation, reward, terminated, truncated, info = self._parts(returned, 5, "step")
             return (
@@ -76,16 +82,13 @@ class CheckedEnv(gymnasium.Wrapper):
         except Exception as error:
             _log_once(f"{self._name} close: it raised {described(error)}")
 
-    def _call(self, function: str, *arguments: Any, **named: Any) -> Any:
-        try:
-            return getattr(self.env, function)(*arguments, **named)
-        except (Exception, SystemExit) as error:
-            sentence = f"it raised {described(error)}"
-            if isinstance(error, ValueError) and "values to unpack" in str(error):
-                sentence += f"; {function} must return {_RETURNS[function]}."  # to a wrapper
-            failure = self._error(sentence)
-            failure.add_note(traceback.format_exc())
-            raise failure from error
+    def _raised(self, function: str, error: BaseException) -> WorldError:
+        sentence = f"it raised {described(error)}"
+        if isinstance(error, ValueError) and "values to unpack" in str(error):
+            sentence += f"; {function} must return {_RETURNS[function]}."  # to a wrapper
+        failure = self._error(sentence)
+        failure.add_note(traceback.format_exc())
+        return failure
 
     def _parts(self, returned: Any, count: int, function: str) -> Any:
         if not isinstance(returned, tuple | list) or len(returned) != count:

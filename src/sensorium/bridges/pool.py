@@ -241,6 +241,9 @@ class _InProcess:
         self.share = share
         self._arrays = arrays
         self._envs = {int(env): checked(opener()) for env in share}
+        self._discrete = all(
+            isinstance(env.action_space, spaces.Discrete) for env in self._envs.values()
+        )
         self._command: tuple[str, Any] = ("", None)
 
     def send(self, command: tuple[str, Any]) -> None:
@@ -257,7 +260,7 @@ class _InProcess:
         for index, env in self._envs.items():
             if arrays.running[index] and not arrays.ended[index].any():
                 action = arrays.actions[index]
-                if not isinstance(env.action_space, spaces.Discrete):
+                if not self._discrete:
                     action = np.array(action)  # its own: the next one is written in the same place
                 observation, reward, *ended, _ = env.step(action)
                 arrays.observations[index] = observation
