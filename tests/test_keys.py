@@ -5,7 +5,7 @@ from functools import partial
 import jax
 import pytest
 
-from sensorium.analysis import seeing
+from sensorium.analysis import attention
 from sensorium.envs import Perturbed
 from sensorium.evaluation import evaluation_keys
 from sensorium.evaluation.recovery import ShuffleOnce
@@ -66,7 +66,7 @@ def test_worlds_on_the_device(senses):
 def test_worlds_of_pictures():
     policy = EYES.build(WORLD.senses, 2, jax.random.key(0))
     with watched() as uses:
-        seeing.watch(policy, WORLD, NoiseBackground(), jax.random.key(1), 3)
+        attention.trace_images(policy, WORLD, NoiseBackground(), jax.random.key(1), 3)
     assert uses.of_key
     assert not uses.twice()
 
