@@ -96,9 +96,8 @@ def _living(world, policy, rollouts, episodes):
 
 def main(json_file: Path = Path("generation.json")) -> None:
     """Measure, print a table and write JSON."""
-    os.sched_setaffinity(
-        0, {min(os.sched_getaffinity(0))}
-    )  # one core, before JAX starts its threads
+    if hasattr(os, "sched_setaffinity"):  # on Linux: one core, before JAX starts its threads
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     import jax
 
     from sensorium import recipes

@@ -15,7 +15,6 @@ Starting processes and compiling are not counted.
 
 import functools
 import multiprocessing
-import os
 import platform
 import statistics
 import time
@@ -108,12 +107,12 @@ def main(
 
     from sensorium import recipes
     from sensorium.perturbations import Shuffle
-    from sensorium.rollout import HostEngine, make_world
+    from sensorium.rollout import HostEngine, make_world, usable_cores
     from sensorium.rollout.acting import PolicyActor
     from sensorium.rollout.host import seeds_of
     from sensorium.serialisation import write_json
 
-    cores = len(os.sched_getaffinity(0))
+    cores = usable_cores()
     world = make_world(env, Shuffle())
     config = recipes.find(student).policy
 

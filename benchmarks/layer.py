@@ -5,7 +5,6 @@
 All are measured in turns; ratios are to the plain AttentionNeuron of the same round.
 """
 
-import os
 import platform
 import statistics
 import time
@@ -24,6 +23,7 @@ from sensorium.policies import (
     KeyMap,
     SetTransformerConfig,
 )
+from sensorium.rollout import usable_cores
 from sensorium.serialisation import write_json
 
 AGENTS = {
@@ -87,7 +87,7 @@ def main(
         table.add_row(name, f"{nanoseconds:.0f}", f"{ratio:.2f}")
     Console().print(table)
     if json_file is not None:
-        machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+        machine = f"{platform.machine()}, {usable_cores()} cores"
         write_json(json_file, {"machine": machine, "batch": batch, "steps": steps, "layers": rows})
 
 

@@ -104,7 +104,9 @@ def prepare_pytorch(size: Size):
     import torch
     from benchmarks.in_pytorch import returns
 
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    from sensorium.rollout import usable_cores
+
+    torch.set_num_threads(usable_cores())
     generator = torch.Generator().manual_seed(0)
     vectors = 0.1 * torch.randn(size.population, 913, generator=generator)
     ranges = torch.tensor([2.4, 10.0, torch.pi / 2, 10.0])
@@ -191,9 +193,10 @@ def main(size: Size = Size(), rounds: int = 5, json_file: Path | None = None) ->
         table.add_row(engine, f"{row['steps_per_second'] / 1e6:.2f}", speeds, f"{ratio:.1f}")
     Console().print(table)
     if json_file is not None:
+        from sensorium.rollout import usable_cores
         from sensorium.serialisation import write_json
 
-        machine = f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores"
+        machine = f"{platform.machine()}, {usable_cores()} cores"
         write_json(
             json_file,
             {"machine": machine, "rounds": rounds, **dataclasses.asdict(size), "engines": rows},

@@ -6,7 +6,6 @@ Compiling, testing and checkpoints included. A test is 200 episodes; once it is 
 scored on 1,000 others, which is the figure that counts.
 """
 
-import os
 import platform
 import tempfile
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from sensorium.rollout import use_all_cores
+from sensorium.rollout import usable_cores, use_all_cores
 
 
 class _Reached(Exception):
@@ -47,7 +46,7 @@ def main(
         "recipe": recipe,
         "seed": seed,
         "wanted": score,
-        "machine": f"{platform.machine()}, {len(os.sched_getaffinity(0))} cores",
+        "machine": f"{platform.machine()}, {usable_cores()} cores",
         "tries": [],
     }
 

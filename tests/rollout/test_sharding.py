@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from sensorium.rollout import usable_cores
+
 CODE = """
 import jax, jax.numpy as jnp, numpy as np
 from sensorium.rollout import each_share, use_all_cores
@@ -37,3 +39,20 @@ def test_the_mean_of_shares_is_that_of_all_lanes(devices, shares):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(devices), str(shares)]
+
+
+@pytest.mark.parametrize(
+    ("there", "cores"),
+    [
+        ({"process_cpu_count": lambda: 3, "sched_getaffinity": lambda _: {0}}, 3),
+        ({"sched_getaffinity": lambda _: {0, 5}}, 2),
+        ({"cpu_count": lambda: 7}, 7),  # as on macOS
+        ({"cpu_count": lambda: None}, 1),
+    ],
+)
+def test_cores_are_counted_on_every_system(there, cores, monkeypatch):
+    for name in ("process_cpu_count", "sched_getaffinity", "cpu_count"):
+        monkeypatch.delattr(os, name, raising=False)
+        if name in there:
+            monkeypatch.setattr(os, name, there[name], raising=False)
+    assert usable_cores() == cores

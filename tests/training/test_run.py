@@ -1,26 +1,39 @@
 """Runs: what they keep, what they refuse, and that resuming changes nothing."""
 
+import contextlib
 import json
 import shutil
 import signal
+import sys
+import tempfile
 import threading
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sensorium import recipes, zoo
-from sensorium.errors import AgentFileError, RunError, UnknownNameError
+from sensorium.errors import AgentFileError, RunError, SensoriumError, UnknownNameError, WriteError
 from sensorium.perturbations import NoiseChannels, Reshuffle, compose
 from sensorium.policies import FeedForwardConfig, to_vector
 from sensorium.recipes import Recipe
 from sensorium.rollout import DeviceEngine
 from sensorium.training import Budget, RunDirectory, ShortHorizonConfig, Trainer, run
+from sensorium.training.progress import MetricsFile, read_metrics
 from sensorium.training.trainer import Metrics
 from tests.probes import FollowWorld
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.just("generation"), inner),
+)
 
 
 def tiny(name="cartpole-pi-evolution", **changes):
@@ -145,7 +158,7 @@ def test_a_directory_with_a_run_is_not_overwritten(whole):
 def test_a_checkpoint_of_another_recipe_is_refused(whole, tmp_path):
     recipes.train(tiny("cartpole-fnn", generations=1), tmp_path / "b", quiet=True)
     shutil.copy(whole[0] / "last.safetensors", tmp_path / "b/last.safetensors")
-    with pytest.raises(RunError, match=r"cannot be resumed: .* belongs to another architecture"):
+    with pytest.raises(RunError, match=r"trained with 'name' \"cartpole-pi-evolution\", but"):
         recipes.resume(tmp_path / "b", quiet=True)
 
 
@@ -173,11 +186,176 @@ def test_unknown_recipe_names_the_nearest():
 
 
 def test_two_processes_do_not_train_in_one_directory(tmp_path):
-    from sensorium.training import RunDirectory
-
     directory = RunDirectory(tmp_path, {})
     with directory.locked(), pytest.raises(RunError, match="Another process"), directory.locked():
         pass
+
+
+def test_of_many_that_create_a_run_one_does(tmp_path):
+    """None looks before it has the lock, and it keeps that: the others find it taken, or a run."""
+    together, entered, refused = threading.Barrier(8), [], []
+
+    def create(number):
+        directory = RunDirectory(tmp_path / "run", {"name": str(number)})
+        together.wait()
+        try:
+            with directory.locked(new=True):
+                directory.describe()
+                entered.append(number)
+        except RunError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(entered) == 1
+    assert RunDirectory.open(tmp_path / "run").recipe == {"name": str(entered[0])}
+    assert all("Another process" in said or "already holds" in said for said in refused)
+
+
+def test_the_lock_is_held_from_before_the_first_look(tmp_path, monkeypatch):
+    def look(*_):
+        with pytest.raises(RunError, match="Another process"), RunDirectory(tmp_path, {}).locked():
+            pass
+        raise _Stop
+
+    monkeypatch.setattr(sys.modules["sensorium.training.run"], "first_progress", look)
+    for _ in range(2):  # what failed before it began is no run, and the folder can be used
+        with pytest.raises(_Stop):
+            recipes.train(tiny(), tmp_path, quiet=True)
+
+
+def test_locks_that_cannot_be_had_get_a_sentence(tmp_path, monkeypatch):
+    import errno
+    import fcntl
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(RunError, match="cannot lock files"),
+        RunDirectory(tmp_path, {}).locked(),
+    ):
+        pass
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(RunError, match="Linux or macOS"), RunDirectory(tmp_path, {}).locked():
+        pass
+    (tmp_path / "file").write_text("")
+    with pytest.raises(WriteError), RunDirectory(tmp_path / "file/run", {}).locked(new=True):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "sentence"),
+    [
+        ("seed", 7, "with 'seed' 0, but recipe.json says 7; put that back"),
+        ("trainer.rollouts", 3, "with 'trainer.rollouts' 2, but recipe.json says 3"),
+        ("policy.num_queries", 4, "with 'policy.num_queries' 16, but recipe.json says 4"),
+    ],
+)
+def test_an_edited_recipe_is_not_resumed(setting, value, sentence, whole, tmp_path):
+    shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+    recipe = json.loads((tmp_path / "recipe.json").read_text())
+    *path, name = setting.split(".")
+    part = recipe
+    for step in path:
+        part = part[step]
+    part[name] = value
+    (tmp_path / "recipe.json").write_text(json.dumps(recipe))
+    with pytest.raises(RunError, match="cannot be resumed") as caught:
+        recipes.resume(tmp_path, quiet=True)
+    assert sentence in str(caught.value)
+
+
+def test_damaged_checkpoints_are_not_resumed(whole, tmp_path):
+    from sensorium.serialisation import read_header, save_pytree
+
+    shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+    last = tmp_path / "last.safetensors"
+    header = read_header(last)
+    for wrong in (
+        {},
+        {"recipe": header["recipe"]},
+        header | {"seconds": "long"},
+        header | {"recipe": 3},
+    ):
+        save_pytree(last, {}, wrong)
+        with pytest.raises(RunError, match="cannot be resumed"):
+            recipes.resume(tmp_path, quiet=True)
+    last.write_bytes((whole[0] / "last.safetensors").read_bytes()[:5000])
+    with pytest.raises(RunError, match="truncated"):
+        recipes.resume(tmp_path, quiet=True)
+
+
+@given(st.lists(st.binary() | json_values.map(lambda value: json.dumps(value).encode())))
+def test_any_metrics_give_rows_with_a_generation(lines):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "metrics.jsonl"
+        path.write_bytes(
+            b"\n".join([b'{"generation": 1, "test": NaN}', *lines, b'{"generation": 2}'])
+        )
+        rows = read_metrics(path)
+        assert rows[0] == {"generation": 1, "test": None}
+        assert rows[-1] == {"generation": 2}
+        assert all(type(row["generation"]) is int for row in rows)
+        MetricsFile(path, 1)
+        assert all(row["generation"] <= 1 for row in read_metrics(path))
+
+
+@given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
+def test_any_recipe_file_is_a_run_or_a_run_error(content):
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "recipe.json").write_bytes(content)
+        with pytest.raises(RunError):
+            recipes.read(folder)
+
+
+def _places(value, path=()):
+    """Every place in nested JSON."""
+    yield path
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    for name, each in value.items() if isinstance(value, dict) else ():
+        yield from _places(each, (*path, name))
+
+
+@given(st.data())
+def test_a_recipe_with_any_value_in_any_place_is_a_recipe_or_refused(data):
+    recipe = json.loads(json.dumps(recipes.find("cartpole-pi-reshuffle").to_json()))
+    *path, name = data.draw(st.sampled_from([place for place in _places(recipe) if place]))
+    part = recipe
+    for step in path:
+        part = part[step]
+    if data.draw(st.booleans()):
+        part[name] = data.draw(json_values)
+    else:
+        del part[name]
+    with contextlib.suppress(SensoriumError):
+        assert isinstance(Recipe.from_json(recipe), Recipe)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps(recipes.find("cartpole-pi").to_json()).encode("utf-16"),
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        json.dumps({"kind": "Recipe", "name": "x", "summary": "y"}).encode(),
+        json.dumps(recipes.find("cartpole-pi").to_json() | {"seed": "0"}).encode(),
+        json.dumps(recipes.find("cartpole-pi").to_json() | {"generations": 1.5}).encode(),
+        json.dumps(recipes.find("cartpole-pi").to_json() | {"policy": 3}).encode(),
+        json.dumps(recipes.find("cartpole-pi").to_json() | {"policy": {"kind": "Shuffle"}}).encode(),
+        json.dumps(recipes.find("cartpole-pi").to_json() | {"kind": ["Recipe"]}).encode(),
+        json.dumps(recipes.find("cartpole-pi").to_json()).encode()[:-1] + b', "seed": 3}',
+    ],
+)  # fmt: skip
+def test_a_damaged_recipe_file_is_refused(content, tmp_path):
+    (tmp_path / "recipe.json").write_bytes(content)
+    with pytest.raises(RunError):
+        recipes.read(tmp_path)
 
 
 def test_training_on_perturbed_senses(tmp_path):

@@ -1,5 +1,6 @@
 """The agents that are shipped, and agents as files."""
 
+import dataclasses
 import json
 
 import jax
@@ -11,6 +12,7 @@ from sensorium.errors import AgentFileError, UnknownNameError
 from sensorium.evaluation import evaluate
 from sensorium.perturbations import Shuffle
 from sensorium.policies import num_parameters, to_vector
+from sensorium.serialisation import save_pytree
 
 
 @pytest.mark.parametrize("name", zoo.names())
@@ -81,8 +83,6 @@ def test_names_that_are_not_there(tmp_path, monkeypatch):
 
 
 def test_weights_that_do_not_fit_their_recipe(tmp_path):
-    from sensorium.serialisation import save_pytree
-
     small, large = recipes.find("cartpole-pi"), recipes.find("cartpole-pi-best")
     path = tmp_path / "mixed.safetensors"
     save_pytree(path, small.draw_policy(jax.random.key(0)), {"recipe": large.to_json()})
@@ -101,3 +101,51 @@ def test_cards_are_json_of_plain_numbers():
     for name in zoo.names():
         text = (zoo.zoo_directory() / f"{name}.json").read_text()
         json.loads(text, parse_constant=lambda word: pytest.fail(f"{name}: {word}"))
+
+
+SCORE = {"mean": 1.0, "std": 0.0, "ci95": [1.0, 1.0]}
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        b'{"scores": {"plain": 3}}',
+        b'{"scores": {"plain": {"mean": 1.0, "std": "0", "ci95": [1.0, 1.0]}}}',
+        b'{"scores": [1]}',
+        b'{"scores": {}',
+        '{"scores": {}}'.encode("utf-16"),
+        b"\xff",
+        b"[" * 100_000,
+    ],
+)
+def test_a_damaged_card_gets_a_sentence(card, tmp_path):
+    agent = zoo.load("cartpole-pi")
+    path = tmp_path / "mine.safetensors"
+    agent.save(path)
+    path.with_suffix(".json").write_bytes(card)
+    with pytest.raises(AgentFileError, match="card"):
+        zoo.load(path)
+
+
+def test_a_json_of_another_kind_beside_an_agent_is_no_card(tmp_path):
+    agent = zoo.load("cartpole-pi")
+    path = tmp_path / "mine.safetensors"
+    dataclasses.replace(agent, card={"scores": {"plain": SCORE}}).save(path)
+    for other in ([1, 2], {"agent": "cartpole-pi", "mean": 3.0}, 7):
+        path.with_suffix(".json").write_text(json.dumps(other))
+        assert zoo.load(path).card == {"scores": {"plain": SCORE}}
+
+
+@pytest.mark.parametrize("card", [3, [], {"scores": 3}, {"scores": {"plain": {}}}])
+def test_a_damaged_card_in_a_header_gets_a_sentence(card, tmp_path):
+    agent = zoo.load("cartpole-pi")
+    header = {"recipe": agent.recipe.to_json(), "card": card}
+    save_pytree(tmp_path / "mine.safetensors", agent.policy, header)
+    with pytest.raises(AgentFileError, match="card"):
+        zoo.load(tmp_path / "mine.safetensors")
+
+
+def test_agents_that_cannot_be_there(tmp_path):
+    for name in ("a" * 300, "a\0b", str(tmp_path / ("b" * 300))):
+        with pytest.raises((AgentFileError, UnknownNameError)):
+            zoo.load(name)

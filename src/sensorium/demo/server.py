@@ -26,6 +26,7 @@ from sensorium.demo.security import LOG, RequestFilter
 from sensorium.demo.session import compile_agent
 from sensorium.demo.upload import LARGEST_FILE
 from sensorium.errors import ConfigError
+from sensorium.rollout import usable_cores
 
 AGENT = "cartpole-pi-reshuffle-100"
 """The default agent."""
@@ -137,7 +138,7 @@ class Demo:
             for path in (Path(__file__).parent / "page").iterdir()
             if path.suffix in _KINDS
         }
-        self._workers = ThreadPoolExecutor(max(2, os.cpu_count() or 2), "session")
+        self._workers = ThreadPoolExecutor(max(2, usable_cores()), "session")
         self._compiler = ThreadPoolExecutor(1, "compiler")
         self._compiled: dict[str, asyncio.Task] = {}
         routes = [

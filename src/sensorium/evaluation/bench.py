@@ -1,6 +1,5 @@
 """How fast a population lives: steps of the world a second, whole generations at a time."""
 
-import os
 import platform
 import statistics
 import time
@@ -13,7 +12,7 @@ from sensorium.envs import make
 from sensorium.errors import did_you_mean
 from sensorium.evaluation.report import console_for, write
 from sensorium.policies import AttentionNeuronConfig, from_vector, num_parameters
-from sensorium.rollout import returns_of_population
+from sensorium.rollout import returns_of_population, usable_cores
 
 _WORLDS = {"cartpole": "CartPoleSwingUpHarder"}
 
@@ -63,7 +62,7 @@ def bench(what: str, *, population: int, rollouts: int, rounds: int, json: str |
         "slowest": steps / max(seconds),
         "first_call_seconds": compile_seconds,
         "devices": [str(device) for device in jax.devices()],
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "machine": f"{platform.machine()}, {usable_cores()} cores",
         "jax": jax.__version__,
     }
     write(result, json)

@@ -38,7 +38,7 @@ class Scores:
         """One flat dictionary, as `--json` prints it."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         summary = dataclasses.asdict(fields.pop("summary"))
-        returns = [significant(value) for value in fields.pop("returns")]
+        returns = [significant(value) for value in fields.pop("returns").tolist()]
         tail = {name: fields.pop(name) for name in ("seconds", "env_steps_per_second")}
         return {**fields, **summary, "returns": returns, **tail}
 

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 
 from sensorium.envs import WORLDS, World
-from sensorium.errors import ConfigError, UnknownNameError, did_you_mean
+from sensorium.errors import ConfigError, SensoriumError, UnknownNameError, did_you_mean
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, PolicyConfig
 from sensorium.registry import Parts, home_of, name_of, register
@@ -146,6 +146,15 @@ class Recipe:
             ConfigError: It is not a recipe of this version.
             UnknownNameError: A part of it is not registered; the modules to import are named.
         """
+        try:
+            return Recipe._from_json(value)
+        except SensoriumError:
+            raise
+        except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as error:
+            raise ConfigError(f"It is no recipe of this version: {error}") from error
+
+    @staticmethod
+    def _from_json(value: dict[str, Any]) -> "Recipe":
         value = dict(value)
         needs = value.pop(_NEEDS, [])
         try:
@@ -200,13 +209,29 @@ def _decode(value: Any, annotation: Any) -> Any:
                 f"A stored recipe has a setting {foreign[0]!r} that {kind} does not know; "
                 "it was written by another version of Sensorium."
             )
-        return part(**{name: _decode(item, hints[name]) for name, item in fields.items()})
+        decoded = {name: _decode(item, hints[name]) for name, item in fields.items()}
+        for name, item in decoded.items():
+            if not _fits(item, hints[name]):
+                wanted = getattr(hints[name], "__name__", hints[name])
+                raise ConfigError(f"{name!r} of {kind} must be {wanted}, got {fields[name]!r:.60}.")
+        return part(**decoded)
     if isinstance(value, list):
         return tuple(_decode(item, Any) for item in value)
     for choice in _choices(annotation):
         if isinstance(choice, type) and issubclass(choice, enum.Enum):
             return choice(value)
     return value
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    if typing.get_origin(annotation) is tuple:
+        inner = typing.get_args(annotation)[0]
+        return isinstance(value, tuple) and all(_fits(item, inner) for item in value)
+    if annotation is float:
+        return type(value) in (int, float) and abs(value) < float("inf")
+    if annotation in (bool, int, str):
+        return type(value) is annotation
+    return not isinstance(annotation, type) or isinstance(value, annotation)
 
 
 def _choices(annotation: Any) -> tuple[Any, ...]:

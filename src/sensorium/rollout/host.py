@@ -6,7 +6,6 @@ episode runs in which lane depends on nothing else, so neither the number of wor
 dies changes a result. An episode whose agent acts by NaN or infinity ends there, with a return of NaN.
 """
 
-import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from sensorium.policies import Policy, as_population
 from sensorium.rollout.acting import Actor, PolicyActor
 from sensorium.rollout.device import Episode
 from sensorium.rollout.engine import Engine
+from sensorium.rollout.sharding import usable_cores
 from sensorium.types import Keys
 
 _ATTEMPTS = 3  # at an episode whose worker dies
@@ -70,7 +70,7 @@ class HostEngine(Engine):
         if workers is not None and workers < 0:
             raise ConfigError(f"A host engine cannot have {workers} workers.")
         self.world: HostWorld = world
-        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
+        self.workers = usable_cores() if workers is None else workers
         self._lanes = lanes
         self._timeout = timeout
         self._pools: list[PoolVectorEnv] = []

@@ -33,7 +33,16 @@ def use_all_cores(num_devices: int | None = None) -> None:
         # XLA's default of 256 bits leaves a third of the speed of rollouts unused
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_prefer_vector_width=512".strip()
     with contextlib.suppress(RuntimeError):  # JAX is already running
-        jax.config.update("jax_num_cpu_devices", num_devices or len(os.sched_getaffinity(0)))
+        jax.config.update("jax_num_cpu_devices", num_devices or usable_cores())
+
+
+def usable_cores() -> int:
+    """How many cores this process may use; on systems that do not tell, how many there are."""
+    if hasattr(os, "process_cpu_count"):  # from Python 3.13 on
+        return os.process_cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _has_avx512() -> bool:

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from sensorium.errors import AgentFileError
 from sensorium.policies import Policy
-from sensorium.serialisation import load_pytree, read_header, save_pytree
+from sensorium.serialisation import format_json, load_pytree, parse_json, read_header, save_pytree
 from sensorium.types import PyTree
 
+_NOTHING = object()  # in place of a setting that a recipe does not have
 LAST = "last.safetensors"
 BEST = "best.safetensors"
 
@@ -45,15 +47,52 @@ def save_checkpoint(
     save_pytree(directory / LAST, progress, header)
 
 
-def load_checkpoint(directory: Path, like: Progress) -> tuple[Progress, Clock]:
+def load_checkpoint(
+    directory: Path, like: Progress, recipe: dict[str, Any]
+) -> tuple[Progress, Clock]:
     """Read `last.safetensors` into the structure of `like`.
+
+    Args:
+        directory: Of the run.
+        like: What a run of `recipe` begins with.
+        recipe: As the run's folder has it.
 
     Raises:
         AgentFileError: There is none, it is damaged, or it is of another recipe.
     """
-    header = read_header(directory / LAST)
-    progress = load_pytree(directory / LAST, like)
-    return progress, Clock(seconds=float(header["seconds"]))
+    file = directory / LAST
+    header = read_header(file)
+    seconds = header.get("seconds")
+    if "recipe" not in header or isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise AgentFileError(f"{file} is no checkpoint: its header lacks the recipe or the time.")
+    if changed := _difference(header["recipe"], parse_json(format_json(recipe))):
+        setting, trained, now = changed
+        raise AgentFileError(
+            f"{file} was trained with {setting} {trained}, but recipe.json says {now}; put that back, "
+            f"or begin another run with `sensorium train RECIPE --start {directory}`."
+        )
+    return load_pytree(file, like), Clock(seconds=float(seconds))
+
+
+def _difference(one: Any, other: Any, name: str = "") -> tuple[str, str, str] | None:
+    """The first setting in which two recipes differ, and what each says; None if they are the same."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for field in (*one, *(field for field in other if field not in one)):
+            path = f"{name}.{field}" if name else field
+            if found := _difference(one.get(field, _NOTHING), other.get(field, _NOTHING), path):
+                return found
+        return None
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        each = (_difference(*pair, f"{name}[{place}]") for place, pair in pairs)
+        return next((difference for difference in each if difference), None)
+    if one == other and isinstance(one, bool) == isinstance(other, bool):
+        return None
+    return repr(name or "recipe"), _written(one), _written(other)
+
+
+def _written(setting: Any) -> str:
+    return "nothing" if setting is _NOTHING else format_json(setting)
 
 
 def first_progress(trainer_state: PyTree, candidate: Policy) -> Progress:

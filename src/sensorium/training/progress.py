@@ -1,6 +1,7 @@
 """What one sees of a run while it goes on: a live line in the terminal, TensorBoard and JSON lines."""
 
-import json
+import contextlib
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from sensorium.errors import WriteError
+from sensorium.errors import RunError, WriteError
+from sensorium.serialisation import atomic_write, format_json, parse_json
 
 
 class Display:
@@ -68,30 +70,36 @@ class MetricsFile:
         """Open for a run that continues after `generation`; WriteError if it cannot be written."""
         self._path = path
         kept = [row for row in read_metrics(path) if row["generation"] <= generation]
-        try:
-            path.write_text("".join(json.dumps(row) + "\n" for row in kept))
-        except OSError as error:
-            raise WriteError(f"Could not write {path}: {error.strerror}.") from error
+        with atomic_write(path) as file:
+            file.write("".join(format_json(row) + "\n" for row in kept).encode())
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one line; raises WriteError on a full disk."""
         try:
             with self._path.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+                file.write(format_json(row) + "\n")
         except OSError as error:
             raise WriteError(f"Could not write {self._path}: {error.strerror}.") from error
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All whole lines; a kill can leave half of the last one."""
-    if not path.is_file():
+    """All rows that name their generation; a kill can leave half of one, and an editor anything.
+
+    Raises:
+        RunError: The file cannot be read.
+    """
+    if not os.path.isfile(path):
         return []
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise RunError(f"Could not read {path}: {error.strerror or error}.") from error
     rows = []
-    for line in path.read_text().splitlines():
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            row = parse_json(line)
+            if isinstance(row, dict) and type(row.get("generation")) is int:
+                rows.append(row)
     return rows
 
 

@@ -11,15 +11,14 @@ runs/cartpole-pi/
 
 import contextlib
 import dataclasses
-import fcntl
-import json
+import os
 import platform
 import signal
 import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +28,7 @@ from sensorium.errors import AgentFileError, RunError, WriteError
 from sensorium.policies import Policy
 from sensorium.rollout import Engine
 from sensorium.seeding import Seed, key_of
-from sensorium.serialisation import remove_partial_files, save_pytree, write_json
+from sensorium.serialisation import parse_json, remove_partial_files, save_pytree, write_json
 from sensorium.training.checkpoints import (
     BEST,
     LAST,
@@ -43,6 +42,7 @@ from sensorium.training.progress import Display, MetricsFile, TensorBoard
 from sensorium.training.trainer import Metrics, Trainer
 from sensorium.types import Keys
 
+_RECIPE = "recipe.json"
 _TESTS = 0x7E57  # folded into the seed: test episodes are never training episodes
 
 
@@ -73,45 +73,71 @@ class RunDirectory:
             RunError: There is no run in that folder, or it cannot be read.
         """
         path = Path(path)
-        file = path / "recipe.json"
-        if not file.is_file():
-            raise RunError(f"{path} is not a run directory: it has no recipe.json.")
+        file = path / _RECIPE
+        if not os.path.isfile(file):
+            raise RunError(f"{path} is not a run directory: it has no {_RECIPE}.")
         try:
-            return RunDirectory(path, json.loads(file.read_text()))
-        except (OSError, json.JSONDecodeError) as error:
+            recipe = parse_json(file.read_bytes())
+        except OSError as error:
+            raise RunError(f"Could not read {file}: {error.strerror or error}.") from error
+        except ValueError as error:
             raise RunError(f"Could not read {file}: {error}.") from error
-
-    def create(self) -> None:
-        """Make the folder and describe the run in it.
-
-        Raises:
-            RunError: There is a run in it already, of this recipe or another.
-            WriteError: It cannot be written.
-        """
-        existing = self.path / "recipe.json"
-        if existing.exists():
-            name = RunDirectory.open(self.path).recipe.get("name", "?")
-            raise RunError(
-                f"{self.path} already holds a run of {name!r}; continue it with "
-                f"`sensorium train --resume {self.path}` or choose another --run-dir."
-            )
-        write_json(self.path / "versions.json", describe_versions())
-        write_json(existing, self.recipe)
+        if not isinstance(recipe, dict):
+            raise RunError(f"Could not read {file}: it holds no recipe.")
+        return RunDirectory(path, recipe)
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep a second process from training in the same folder; RunError if one does."""
+    def locked(self, new: bool = False) -> Iterator[None]:
+        """Keep other processes from training in the folder.
+
+        Args:
+            new: Make the folder, and refuse one that holds a run.
+
+        Raises:
+            RunError: Another process has it, there is a run in it already, or it cannot be locked.
+            WriteError: It cannot be written.
+        """
+        name = self.path / ".lock"
         try:
-            lock = (self.path / ".lock").open("w")
+            if new:
+                self.path.mkdir(parents=True, exist_ok=True)
+            lock = name.open("w")
         except OSError as error:
-            raise WriteError(f"Could not write {self.path}/.lock: {error.strerror}.") from error
+            raise WriteError(f"Could not write {name}: {error.strerror}.") from error
         with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise RunError(f"Another process is training in {self.path}.") from error
+            _lock(lock, self.path)
+            if new and (self.path / _RECIPE).exists():
+                held = RunDirectory.open(self.path).recipe.get("name", "?")
+                raise RunError(
+                    f"{self.path} already holds a run of {held!r}; continue it with "
+                    f"`sensorium train --resume {self.path}` or choose another --run-dir."
+                )
             remove_partial_files(self.path)
             yield
+
+    def describe(self) -> None:
+        """Write the recipe and versions: from now on the folder, which is `locked`, holds a run."""
+        write_json(self.path / "versions.json", describe_versions())
+        write_json(self.path / _RECIPE, self.recipe)
+
+
+def _lock(file: IO[str], directory: Path) -> None:
+    """Lock a file for as long as it is open; RunError if another process has, or if that is not possible."""
+    try:
+        import fcntl
+    except ImportError as error:
+        raise RunError(
+            f"{platform.system()} lacks fcntl, which runs are locked with: train on Linux or macOS."
+        ) from error
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise RunError(f"Another process is training in {directory}.") from error
+    except OSError as error:
+        raise RunError(
+            f"The file system of {directory} cannot lock files ({error.strerror or error}); choose a "
+            "folder on another one."
+        ) from error
 
 
 def run(
@@ -143,21 +169,33 @@ def run(
         WriteError: A file could not be written; the checkpoint of before is intact.
         KeyboardInterrupt: Stopped by a signal; a checkpoint was written first.
     """
+    with directory.locked(new=not resume):
+        return _train(trainer, engine, directory, budget, resume, quiet, on_generation)
+
+
+def _train(
+    trainer: Trainer,
+    engine: Engine,
+    directory: RunDirectory,
+    budget: Budget,
+    resume: bool,
+    quiet: bool,
+    on_generation: Callable[[dict[str, Any]], None] | None,
+) -> Policy:
     state = trainer.init(key_of(budget.seed))
     candidate = jax.tree.map(lambda leaf: leaf[0], trainer.candidates(state))
     progress, clock = first_progress(state, candidate), Clock(0.0)
     if resume and (directory.path / LAST).exists():
         try:
-            progress, clock = load_checkpoint(directory.path, progress)
+            progress, clock = load_checkpoint(directory.path, progress, directory.recipe)
         except AgentFileError as error:
             raise RunError(f"{directory.path} cannot be resumed: {error}") from error
     elif not resume:
-        directory.create()
+        directory.describe()
     first = int(progress.generation)
     test_keys = keys_of_tests(budget.seed, budget.test_episodes)
     test_score: float | None = None  # until the first test
     with (
-        directory.locked(),
         _stop_signals() as stopped,
         contextlib.closing(TensorBoard(directory.path / "tensorboard", first)) as tensorboard,
         Display(budget.generations, first, quiet) as display,

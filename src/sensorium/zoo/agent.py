@@ -1,15 +1,14 @@
 """Agents as files: load one by the name of the zoo, from a run, or from a file; save one."""
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Any
 
-from sensorium.errors import AgentFileError, SensoriumError, UnknownNameError, did_you_mean
+from sensorium.errors import AgentFileError, MissingExtraError, UnknownNameError, did_you_mean
 from sensorium.policies import Policy
 from sensorium.recipes import Recipe
-from sensorium.serialisation import load_pytree, read_header, save_pytree
+from sensorium.serialisation import load_pytree, parse_json, read_header, save_pytree
 from sensorium.training.checkpoints import BEST
 from sensorium.types import Action, PyTree, Senses
 
@@ -92,14 +91,14 @@ def read_card(source: Path | str) -> dict[str, Any]:
 def _find(source: Path | str) -> Path:
     """The file of an agent."""
     path = Path(source)
-    if path.is_dir():
+    if os.path.isdir(path):
         if not (path / BEST).exists():
             raise AgentFileError(f"{path} has no {BEST} yet: no test has been made in that run.")
         return path / BEST
-    if path.is_file() or path.suffix or len(path.parts) > 1:
+    if os.path.isfile(path) or path.suffix or len(path.parts) > 1:
         return path
     shipped = zoo_directory() / f"{source}.safetensors"
-    if not shipped.is_file():
+    if not os.path.isfile(shipped):
         if not names():
             raise UnknownNameError(
                 f"There is no agent {str(source)!r}: the zoo, {zoo_directory()}, holds none at all."
@@ -120,14 +119,44 @@ def _load_file(path: Path) -> Agent:
     try:
         recipe = Recipe.from_json(header["recipe"])
         like = recipe.outline()
-    except (SensoriumError, TypeError, KeyError) as error:
+    except MissingExtraError:
+        raise
+    except (
+        Exception
+    ) as error:  # a description from anywhere may ask for anything, such as -1 queries
         raise AgentFileError(f"{path} holds no agent of this version: {error}") from error
     policy = load_pytree(path, like)
     return Agent(policy, recipe, _read_card(path, header))
 
 
 def _read_card(path: Path, header: dict[str, Any]) -> dict[str, Any]:
+    """The card beside the weights, or in their header; a JSON of another kind beside them is no card."""
     beside = path.with_suffix(".json")
-    if beside.is_file():
-        return json.loads(beside.read_text())
-    return header.get("card", {key: header[key] for key in header if key != "recipe"})
+    if os.path.isfile(beside):
+        try:
+            card = parse_json(beside.read_bytes())
+        except OSError as error:
+            raise AgentFileError(f"Could not read {beside}: {error.strerror or error}.") from error
+        except ValueError as error:
+            raise AgentFileError(f"The card {beside} is damaged: {error}.") from error
+        if isinstance(card, dict) and "scores" in card:
+            return _checked(card, beside)
+    card = header.get("card", {key: header[key] for key in header if key != "recipe"})
+    return _checked(card, path)
+
+
+def _checked(card: Any, path: Path) -> dict[str, Any]:
+    """A card whose scores can be shown."""
+    scores = card.get("scores", {}) if isinstance(card, dict) else None
+    if not isinstance(scores, dict) or not all(map(_is_score, scores.values())):
+        raise AgentFileError(
+            f"The card in {path} is damaged: its scores are no means and intervals."
+        )
+    return card
+
+
+def _is_score(score: Any) -> bool:
+    if not isinstance(score, dict) or not isinstance(score.get("ci95"), list):
+        return False
+    numbers = (score.get("mean"), score.get("std"), *score["ci95"])
+    return len(numbers) == 4 and all(type(number) in (int, float) for number in numbers)

@@ -101,7 +101,7 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
 
 def _written(scores: Scores) -> dict[str, Any]:
     """A score as the card has it."""
-    returns = [significant(value) for value in scores.returns]
+    returns = [significant(value) for value in scores.returns.tolist()]
     return dataclasses.asdict(scores.summary) | {"returns": returns}
 
 

@@ -63,10 +63,14 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
         raise ConfigError(f"{recipe.name} is no teacher: train it with `sensorium train`.")
     assert isinstance(world, HostWorld | Environment)
     check_teaching(recipe.trainer, world, policy)
-    RunDirectory(directory, recipe.to_json()).create()
+    run = RunDirectory(directory, recipe.to_json())
     total = recipe.trainer.total_steps
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), disable=quiet) as bar:
+    with (
+        run.locked(new=True),
+        Progress(*columns, console=Console(stderr=True), disable=quiet) as bar,
+    ):
+        run.describe()
         task = bar.add_task("starting", total=total)
 
         def show(now: Teaching) -> None:
@@ -92,12 +96,12 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
                 Tests(engine, keys, recipe.test_every),
                 show,
             )
-    card = {
-        "training_seconds": last[-1].seconds,
-        "training_steps": last[-1].steps,
-        "versions": describe_versions(),
-    }
-    Agent(trained, recipe, card).save(directory / "best.safetensors")
+        card = {
+            "training_seconds": last[-1].seconds,
+            "training_steps": last[-1].steps,
+            "versions": describe_versions(),
+        }
+        Agent(trained, recipe, card).save(directory / "best.safetensors")
     return trained
 
 
