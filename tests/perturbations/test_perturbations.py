@@ -1,5 +1,8 @@
 """Each perturbation does what its name says, and says where each channel comes from."""
 
+import json
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sensorium.errors import ConfigError
+from sensorium.layers import KeyMap
 from sensorium.perturbations import (
     Compose,
     Drop,
@@ -18,10 +22,15 @@ from sensorium.perturbations import (
     PerturbationFlags,
     Reshuffle,
     Shuffle,
+    ShufflePatches,
     Silence,
     check_perturbation,
     compose,
 )
+from sensorium.policies import AttentionNeuronConfig, as_population
+from sensorium.recipes import Recipe
+from sensorium.rollout import EngineConfig, open_engine
+from sensorium.training import EvolutionConfig
 
 SINGLE = [Identity(), Shuffle(), Reshuffle(2), Duplicate(3), NoiseChannels(4), Drop(2), Silence(2)]
 READINGS = jnp.array([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -136,8 +145,8 @@ def test_flags_make_a_perturbation_and_its_name():
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (lambda: Reshuffle(0), "every of at least 1 step, got 0"),
-        (lambda: Duplicate(0), "at least 1 copy, got 0"),
+        (lambda: Reshuffle(0), "every must be at least 1, got 0"),
+        (lambda: Duplicate(0), "copies must be at least 1, got 0"),
         (lambda: NoiseChannels(-1), "at least 0"),
         (lambda: NoiseChannels(1, float("nan")), "at least 0"),
         (lambda: Drop(-1), "at least 0, got -1"),
@@ -175,11 +184,72 @@ def test_one_of_several_is_drawn_for_each_episode():
     assert kinds == {"plain", "shuffled", "noise"}
 
 
+UNLIKE = OneOf((Shuffle(), compose(NoiseChannels(5), Shuffle()), Drop(1)))
+"""Parts that give 5, 10 and 4 sensors."""
+
+
+@pytest.mark.parametrize("choice", range(3))
+@pytest.mark.parametrize(
+    "config",
+    [
+        AttentionNeuronConfig(),
+        AttentionNeuronConfig(bias=True, scale=True, controller_sizes=(4,), code_feedback=True),
+        AttentionNeuronConfig(key_map=KeyMap.NLA_INVARIANT),
+    ],
+    ids=["paper's", "code fed back", "NLA"],
+)
+def test_channels_that_fill_up_change_nothing_for_attention_neuron(config, choice, key):
+    check_perturbation(UNLIKE)
+    policy = config.build(UNLIKE.arriving(5), 2, key)
+    _, states = UNLIKE.init(key, 5)
+    part, alone_state, state = UNLIKE.parts[choice], states[choice], (jnp.asarray(choice), states)
+    width = part.arriving(5)
+    carry, alone_carry = policy.initial_carry(10), policy.initial_carry(width)
+    step, apply = eqx.filter_jit(policy.step), jax.jit(UNLIKE.apply)
+    for time, readings in enumerate(jax.random.normal(key, (6, 5))):
+        key_step = jax.random.fold_in(key, time)
+        shown, state = apply(key_step, state, readings)
+        alone, alone_state = part.apply(key_step, alone_state, readings)
+        np.testing.assert_allclose(shown, np.pad(alone, (0, 10 - width)), atol=1e-6)
+        sources = part.sources(alone_state, 5)
+        np.testing.assert_array_equal(
+            UNLIKE.sources(state, 5), np.pad(sources, (0, 10 - width), constant_values=-1)
+        )
+        action, carry, trace = step(shown, carry)
+        expected, alone_carry, alone_trace = step(alone, alone_carry)
+        np.testing.assert_allclose(trace.code, alone_trace.code, atol=1e-5)
+        np.testing.assert_allclose(action, expected, atol=1e-5)
+
+
+@pytest.mark.usefixtures("compiled_in_a_hurry")
+@pytest.mark.parametrize("env", ["CartPoleSwingUpHarder", "gym:tests.host_worlds:Walk-v0"])
+def test_sensors_of_different_numbers_are_trained_with(env, monkeypatch):
+    monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 10)
+    parts = OneOf((Shuffle(), compose(NoiseChannels(3), Shuffle()), Drop(1)))
+    recipe = Recipe(
+        "mixed",
+        "Many senses.",
+        AttentionNeuronConfig(num_queries=4, message_size=4),
+        EvolutionConfig(population=4, rollouts=6, start_at_zero=False),
+        env=env,
+        perturbation=parts,
+    )
+    assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
+    with open_engine(
+        recipe.make_world(), EngineConfig(workers=0 if ":" in env else None)
+    ) as engine:
+        policy = as_population(recipe.draw_policy(jax.random.key(0)))
+        keys = jax.random.split(jax.random.key(1), 6)
+        returns = engine.returns(policy, keys)
+    assert np.isfinite(returns).all()
+    assert len(np.unique(returns)) == 6
+
+
 @pytest.mark.parametrize(
     ("parts", "what"),
     [
         ((), "at least one"),
-        ((Identity(), Drop(1)), "different shapes"),
+        ((Identity(), ShufflePatches()), "happens to pictures"),
     ],
 )
 def test_one_of_nothing_or_of_unlike_ones_is_an_error(parts, what):

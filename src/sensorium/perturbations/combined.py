@@ -9,7 +9,7 @@ from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations.perturbation import Identity, Perturbation, check_scalars
-from sensorium.types import Action, Key, Picture, PyTree, Sensed, Senses
+from sensorium.types import Action, Key, Picture, PyTree, Sensed, Senses, senses_of, shape_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +87,13 @@ class Compose(Perturbation):
 
 @dataclasses.dataclass(frozen=True)
 class OneOf(Perturbation):
-    """One of several perturbations, drawn for each episode; all give senses of one shape."""
+    """One of several perturbations, drawn for each episode.
+
+    Where parts give different numbers of sensors, those of the narrower ones are followed by channels that
+    always read zero. For AttentionNeuron, with linear or invariant nonlinear keys, with or without the code
+    fed back, they change nothing: a sensor's message is its reading times its attention. Deep Sets and Set
+    Transformer make something of a zero too, and feed-forward agents see zeros in the last places.
+    """
 
     parts: tuple[Perturbation, ...]
 
@@ -104,10 +110,12 @@ class OneOf(Perturbation):
         return factors.pop()
 
     def arriving(self, senses: Senses) -> Senses:
-        """Through any part."""
+        """As many sensors as the widest part gives; ConfigError for pictures of different shapes."""
         arriving = {part.arriving(senses) for part in self.parts}
+        if all(isinstance(each, int) for each in arriving):
+            return max(arriving)
         if len(arriving) > 1:
-            raise ConfigError(f"The parts of {str(self)!r} give senses of different shapes.")
+            raise ConfigError(f"The parts of {str(self)!r} give pictures of different shapes.")
         return arriving.pop()
 
     def init(self, key: Key, senses: Senses) -> tuple[Int[Array, ""], PyTree]:
@@ -120,11 +128,12 @@ class OneOf(Perturbation):
 
     def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
         """Through the part that was drawn; the others wait."""
+        shape = shape_of(self.arriving(senses_of(observation.shape)))
 
         def through(index: int) -> Callable[[tuple[PyTree, ...]], tuple[Array, PyTree]]:
             def apply(states: tuple[PyTree, ...]) -> tuple[Array, PyTree]:
                 shown, after = self.parts[index].apply(key, states[index], observation)
-                return shown, (*states[:index], after, *states[index + 1 :])
+                return _padded(shown, shape, 0), (*states[:index], after, *states[index + 1 :])
 
             return apply
 
@@ -145,9 +154,11 @@ class OneOf(Perturbation):
         return jnp.stack([part.perturb_action(key, s, action) for part, s in pairs])[choice]
 
     def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
-        """Those of the part that was drawn."""
+        """Those of the part that was drawn; -1 for the channels that always read zero."""
         choice, states = state
-        each = [part.sources(s, senses) for part, s in zip(self.parts, states, strict=True)]
+        shape = shape_of(self.arriving(senses))
+        pairs = zip(self.parts, states, strict=True)
+        each = [_padded(part.sources(s, senses), shape, -1) for part, s in pairs]
         return jnp.stack(each)[choice]
 
     def carried(self, key: Key, state: PyTree, marks: Picture) -> Picture:
@@ -156,8 +167,19 @@ class OneOf(Perturbation):
         each = [part.carried(key, s, marks) for part, s in zip(self.parts, states, strict=True)]
         return jnp.stack(each)[choice]
 
+    def within(self, steps: int) -> Perturbation:
+        """One of the parts, each as it is seen."""
+        return OneOf(tuple(part.within(steps) for part in self.parts))
+
     def __str__(self) -> str:
         return "one of (" + ", ".join(str(part) for part in self.parts) + ")"
+
+
+def _padded(channels: Array, shape: tuple[int, ...], value: int) -> Array:
+    """As many channels as `shape` says, the last of them `value`; pictures as they are."""
+    if channels.shape == shape:
+        return channels
+    return jnp.pad(channels, (0, shape[0] - channels.shape[0]), constant_values=value)
 
 
 def compose(*parts: Perturbation) -> Perturbation:
