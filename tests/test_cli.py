@@ -1,5 +1,6 @@
 """The command line, as one types it."""
 
+import io
 import json
 import os
 import subprocess
@@ -10,8 +11,11 @@ import numpy as np
 import pytest
 
 from sensorium import zoo
+from sensorium.cli import check_arguments
+from sensorium.errors import ConfigError
 from sensorium.recipes import find
 from sensorium.serialisation import save_pytree
+from sensorium.terminal import spell_out
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +97,7 @@ def test_mistakes_get_one_sentence_and_a_nonzero_exit(arguments, sentence, tmp_p
 
 def test_numbers_out_of_range(agent_file, tmp_path):
     for arguments, sentence in (
-        (("eval", agent_file, "--episodes", 0), "at least 1 episode, got 0"),
+        (("eval", agent_file, "--episodes", 0), "episodes must be at least 1, got 0"),
         (("eval", agent_file, "--drop", 5), "would leave none"),
         (("eval", agent_file, "--env", "CartPole"), "There is no world 'CartPole'"),
         (("train", "cartpole-pi", "--generations", 0), "generations must be at least 1, got 0"),
@@ -101,6 +105,53 @@ def test_numbers_out_of_range(agent_file, tmp_path):
     ):
         assert sentence in sensorium(*arguments, code=2, cwd=tmp_path).stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "after"),
+    [
+        (["eval", ""], "eval"),
+        (["train", "cartpole-pi", "--env="], "--env"),
+        (["show", "x", "--background", "", "--steps", "3"], "--background"),
+    ],
+)
+def test_an_empty_argument_is_refused_whatever_takes_it(arguments, after):
+    with pytest.raises(ConfigError, match=f"empty argument after '{after}'"):
+        check_arguments(arguments)
+
+
+def test_full_arguments_are_taken():
+    check_arguments(["eval", "agent", "--env=gym:A-v0", "--json", "-", "--seed", "0"])
+
+
+def test_a_terminal_of_ascii_gets_ascii(tmp_path):
+    """Tables keep their lines, and the work that was done is not lost to an encoding."""
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    shown = sensorium("zoo", "cartpole-pi", cwd=tmp_path, env=env).stdout
+    assert "475.3 +- 432.8" in shown
+    assert "| plain" in shown
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_what_an_encoding_lacks_is_spelled_out(encoding, monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr(sys, "stdout", stream)
+    spell_out()
+    print("│ 3 → 4 ─ é 車 \udcff")
+    stream.flush()
+    assert stream.buffer.getvalue().decode(encoding).replace("é", "e").strip() == "| 3 -> 4 - e ? ?"
+
+
+def test_devices_that_are_not_there_are_named(agent_file, tmp_path):
+    env = {**os.environ, "JAX_PLATFORMS": "tpu9"}
+    said = sensorium("eval", agent_file, "--episodes", 2, code=2, cwd=tmp_path, env=env).stderr
+    assert "JAX was asked for 'tpu9' (JAX_PLATFORMS) and finds no such device here" in said
+    assert "Traceback" not in said
+
+
+def test_too_little_memory_is_one_sentence(tmp_path):
+    result = sensorium("bench", "--population", 2 * 10**9, code=2, cwd=tmp_path)
+    assert result.stderr.startswith("sensorium: There is not enough memory")
 
 
 def test_unknown_flags_are_refused(agent_file):

@@ -19,7 +19,7 @@ from tyro.conf import OmitArgPrefixes, Positional
 from sensorium.errors import ConfigError, MissingExtraError, SensoriumError
 from sensorium.perturbations.flags import NO_FLAGS, PerturbationFlags
 from sensorium.registry import import_plugins
-from sensorium.terminal import reserved_output, say, whole_output, with_json
+from sensorium.terminal import reserved_output, say, spell_out, whole_output, with_json
 
 
 def train(
@@ -363,7 +363,9 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 
 def main() -> None:
     """Run a command; a SensoriumError is one sentence on standard error and exit code 2."""
+    spell_out()
     try:
+        check_arguments(sys.argv[1:])
         about = "Agents whose senses can be shuffled. --plugin MODULE imports what registers parts."
         with whole_output():
             with reserved_output():  # a plugin may print too
@@ -377,3 +379,29 @@ def main() -> None:
     except KeyboardInterrupt as interrupt:
         say(str(interrupt) or "Stopped.")
         sys.exit(130)
+    except Exception as error:
+        if (sentence := why_jax_failed(error)) is None:
+            raise
+        say(sentence)
+        sys.exit(2)
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """ConfigError if one is empty, as of a variable that a script has not set: it would name nothing."""
+    for index, argument in enumerate(arguments):
+        flag, is_flag, value = argument.partition("=")
+        if argument and not (flag.startswith("--") and is_flag and not value):
+            continue
+        before = arguments[index - 1] if index else "sensorium"
+        raise ConfigError(
+            f"There is an empty argument after {flag or before!r}; say it or leave it out."
+        )
+
+
+def why_jax_failed(error: Exception) -> str | None:
+    """A sentence for what the machine, and not the program, is to blame for; None for anything else."""
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return "There is not enough memory for that: ask for fewer at a time."
+    from sensorium.rollout import missing_devices
+
+    return missing_devices()

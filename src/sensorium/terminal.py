@@ -4,12 +4,15 @@ An environment may print whenever it likes, from Python or from C, in this proce
 command owes JSON to standard output, the descriptor of that is diverted to standard error.
 """
 
+import codecs
 import contextlib
 import ctypes
 import errno
 import functools
+import io
 import os
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +24,13 @@ BROKEN_PIPE = 141
 """Exit code when whoever read the output has gone, as of a program that SIGPIPE ends."""
 _OUT, _ERR = 1, 2
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+_SPELLED = "sensorium-spelled"
+_IN_ASCII = {"±": "+-", "×": "x", "→": "->", "·": "-", "–": "-", "—": "-", "−": "-", "’": "'"} | (
+    dict.fromkeys("─━═╌╴╶╸╺", "-")
+    | dict.fromkeys("│┃║╎", "|")
+    | dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼", "+")
+)
+"""How characters that are printed look in ASCII, where NFKD does not say it; tables keep their lines."""
 _reserved: list[int] = []  # descriptors of standard output while something else has its number
 
 
@@ -44,6 +54,24 @@ def shown(value: float, decimals: int = 0) -> str:
 def significant(value: float, digits: int = 7) -> float:
     """`value` with as many digits as float32 holds, so that JSON does not spell out its rounding."""
     return float(f"{value:.{digits}g}")
+
+
+def spell_out() -> None:
+    """Let standard output and error write what their encoding lacks in ASCII, rather than fail."""
+    codecs.register_error(_SPELLED, _spelled)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_SPELLED)
+
+
+def _spelled(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    spelled = []
+    for character in error.object[error.start : error.end]:
+        plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+        spelled.append(_IN_ASCII.get(character) or plain or "?")
+    return "".join(spelled), error.end
 
 
 def say(sentence: str) -> None:

@@ -14,6 +14,7 @@ from sensorium.rollout.select import check_world_name as check_world_name
 from sensorium.rollout.select import make_world as make_world
 from sensorium.rollout.select import open_engine as open_engine
 from sensorium.rollout.sharding import each_share as each_share
+from sensorium.rollout.sharding import missing_devices as missing_devices
 from sensorium.rollout.sharding import over_devices as over_devices
 from sensorium.rollout.sharding import returns_of_population as returns_of_population
 from sensorium.rollout.sharding import usable_cores as usable_cores

@@ -45,6 +45,22 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def missing_devices() -> str | None:
+    """Why JAX has nothing to run on, in a sentence; None if it has a device."""
+    try:
+        jax.local_devices()
+    except (
+        RuntimeError,
+        AssertionError,
+    ):  # the latter of `cuda` where its plug-in is not installed
+        asked = jax.config.jax_platforms  # type: ignore[attr-defined]
+        return (
+            f"JAX was asked for {asked!r} (JAX_PLATFORMS) and finds no such device here: unset JAX_PLATFORMS "
+            "for the best there is, or set it to cpu."
+        )
+    return None
+
+
 def _has_avx512() -> bool:
     try:
         return "avx512f" in Path("/proc/cpuinfo").read_text()
