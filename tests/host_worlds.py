@@ -141,6 +141,14 @@ class Floats(Drive):
         self.observation_space = spaces.Box(0, 1, (96, 96, 3), np.float32)
 
 
+class Unbounded(Walk):
+    """Takes any numbers at all."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        self.action_space = spaces.Box(-np.inf, np.inf, (2,))
+
+
 class Words(Walk):
     """Observes a Dict."""
 
@@ -158,7 +166,7 @@ class Pairs(Walk):
 
 
 VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Words, Pairs)
-for kind in (Walk, *VICES, Pictures, Drive, Floats):
+for kind in (Walk, *VICES, Pictures, Drive, Floats, Unbounded):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )

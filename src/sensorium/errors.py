@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable
 
 _MANY = 50  # names are too many to list
+LARGEST_COUNT = 2**31 - 1
+"""As far as JAX counts unless told otherwise: in 32 bits."""
 
 
 class SensoriumError(Exception):
@@ -55,6 +57,27 @@ class MessageError(SensoriumError, ValueError):
 
 class MissingExtraError(SensoriumError, ImportError):
     """An optional dependency is not installed."""
+
+
+def check_counts(least: int = 1, of: str = "", /, **counts: int) -> None:
+    """Check settings that count something.
+
+    Args:
+        least: The smallest that each may be.
+        of: Whose settings they are, for the sentence.
+        counts: The settings by their names.
+
+    Raises:
+        ConfigError: One is no whole number, smaller than `least`, or larger than `LARGEST_COUNT`.
+    """
+    for name, count in counts.items():
+        subject = f"{of}: {name}" if of else name
+        if not isinstance(count, int):
+            raise ConfigError(f"{subject} must be a whole number, got {count!r}.")
+        if count < least:
+            raise ConfigError(f"{subject} must be at least {least}, got {count}.")
+        if count > LARGEST_COUNT:
+            raise ConfigError(f"{subject} must be at most {LARGEST_COUNT:,}, got {count:,}.")
 
 
 def did_you_mean(kind: str, name: str, choices: Iterable[str], note: str = "") -> UnknownNameError:

@@ -127,7 +127,7 @@ def test_what_cannot_be_shown_gets_one_sentence(tmp_path):
             show(Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}), **nothing | asked)
 
     refused("carracing-pi", "not to pictures of shape", flags=PerturbationFlags(noise_channels=5))
-    refused("carracing-pi", "every of at least 0", flags=PerturbationFlags(reshuffle_every=-3))
+    refused("carracing-pi", "every must be at least 0", flags=PerturbationFlags(reshuffle_every=-3))
     refused("carracing-pi", "between 1 and 1000, got 2000", steps=2000)
     refused(
         "carracing-pi",

@@ -120,7 +120,7 @@ def test_evaluation_starts_are_not_those_of_training(policy):
 
 
 def test_no_episodes(policy):
-    with pytest.raises(ConfigError, match="at least 1 episode, got 0"):
+    with pytest.raises(ConfigError, match="episodes must be at least 1, got 0"):
         evaluate(policy, ENV, episodes=0)
 
 

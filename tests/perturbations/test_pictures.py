@@ -266,7 +266,7 @@ def written(path, mode):
     [
         (lambda _: ShufflePatches(7).arriving(SHAPE), "7 pixels do not divide .* 96 x 96; 6 would"),
         (lambda _: ShufflePatches(0).arriving(SHAPE), "0 pixels do not divide .*; 1 would"),
-        (lambda _: ShufflePatches(every=-1), "every of at least 0"),
+        (lambda _: ShufflePatches(every=-1), "every must be at least 0"),
         (lambda _: Occlude(30.0), "got 30; say 0.3 for 30%"),
         (
             lambda _: Occlude(0.999).arriving(SHAPE),

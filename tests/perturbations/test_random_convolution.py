@@ -153,7 +153,7 @@ def test_names_and_flags():
         (lambda: compose(RandomConvolution()).init(jax.random.key(0), 5), "not to 5 scalar"),
         (lambda: RandomConvolution(alpha=1.2), "alpha .* from 0 to 1, got 1.2"),
         (lambda: RandomConvolution(alpha=-0.1), "from 0 to 1, got -0.1"),
-        (lambda: RandomConvolution(every=-1), "every of at least 0 steps, got -1"),
+        (lambda: RandomConvolution(every=-1), "every must be at least 0, got -1"),
     ],
 )
 def test_impossible_settings_get_one_sentence(make, message):

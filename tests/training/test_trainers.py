@@ -148,13 +148,14 @@ def test_evolution_without_replays_remembers_nothing():
         ({"replays": -1}, "got -1"),
         ({"replays": 5, "remembered": 4}, "with 4 starts remembered, got 5"),
         ({"replays": 2, "scouted": 3}, r"as many starts as it remembers \(32\), got 3"),
-        ({"rollouts": 0}, "at least 1 rollout, got 0"),
+        ({"rollouts": 0}, "rollouts must be at least 1, got 0"),
     ],
 )
 def test_evolution_settings_out_of_range(settings, words):
-    config = dataclasses.replace(EVOLUTION, **settings)
     with pytest.raises(ConfigError, match=words):
-        config.build(context(lambda key: None, DeviceEngine(FollowWorld())))
+        dataclasses.replace(EVOLUTION, **settings).build(
+            context(lambda key: None, DeviceEngine(FollowWorld()))
+        )
 
 
 class Failing(DeviceEngine):

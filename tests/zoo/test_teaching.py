@@ -2,12 +2,13 @@
 
 import dataclasses
 import shlex
-import sys
 from pathlib import Path
 
 import pytest
+import tyro
 
 from sensorium import cli, recipes, zoo
+from sensorium.errors import ConfigError
 from sensorium.policies import FeedForwardConfig
 from sensorium.training import CloningConfig, PpoConfig, RecurrentPpoConfig
 
@@ -35,10 +36,10 @@ def small(monkeypatch):
         monkeypatch.setitem(recipes.RECIPES, name, recipe)
 
 
-def run(line, monkeypatch):
+def run(line):
     """One line for a shell, in this process."""
-    monkeypatch.setattr(sys, "argv", shlex.split(line, comments=True))
-    cli.main()
+    arguments = shlex.split(line, comments=True)[1:]
+    tyro.extras.subcommand_cli_from_dict(cli.COMMANDS, args=arguments)
 
 
 @pytest.mark.usefixtures("small")
@@ -50,7 +51,26 @@ def test_the_chain_of_the_readme_runs_as_written_in_a_fresh_folder(tmp_path, mon
     assert [shlex.split(line)[1] for line in chain] == ["teach", "clone", "train"]
     monkeypatch.chdir(tmp_path)
     for line in chain:
-        run(line, monkeypatch)
+        run(line)
     assert {path.name for path in Path().iterdir()} == {"runs"}
     assert {path.name for path in Path("runs").iterdir()} == {"ant-fnn", "ant-pi-clone", "ant-pi"}
     assert zoo.load("runs/ant-pi").recipe.start == str(Path("runs/ant-pi-clone").absolute())
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "sentence"),
+    [
+        ("ant-fnn", "gym:CartPole-v1", "CartPole-v1 takes Discrete"),
+        ("ant-fnn", "gym:tests.host_worlds:Unbounded-v0", "Unbounded-v0 takes Box"),
+        ("ant-fnn", "gym:tests.host_worlds:Pictures-v0", "pictures"),
+        ("ant-fnn", "CartPoleSwingUpHarder", "jerk_penalty is for worlds on the host"),
+        ("carracing-ppo", "gym:Pendulum-v1", "."),
+    ],
+)
+def test_what_cannot_be_taught_is_refused_before_there_is_a_folder(name, env, sentence, tmp_path):
+    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    recipe = recipes.find(name).override(env=env)
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        zoo.teach(recipe, tmp_path / "run", quiet=True)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()

@@ -17,6 +17,7 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float
 
+from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.spaces import action_bounds
 from sensorium.errors import AgentFileError, ConfigError, MissingExtraError, ObservationError
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
@@ -121,6 +122,22 @@ class Sb3Agent:
         carry = self.policy.initial_carry(sensors)
         return jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (environments, *jnp.shape(leaf))), carry
+        )
+
+
+def check_explorable(world: HostWorld) -> None:
+    """ConfigError unless actions are numbers with bounds: PPO here explores by noise on them."""
+    env = world.opener()()
+    space = env.action_space
+    env.close()
+    if not (
+        isinstance(space, spaces.Box)
+        and np.issubdtype(space.dtype, np.floating)
+        and space.is_bounded()
+    ):
+        raise ConfigError(
+            f"Teachers are trained to drive a Box of floats with bounds, and {world.name} takes {space}: "
+            "train one with Stable-Baselines3 itself, and name its zip with `sensorium clone --teacher`."
         )
 
 

@@ -31,6 +31,7 @@ from sensorium.rollout import usable_cores
 AGENT = "cartpole-pi-reshuffle-100"
 """The default agent."""
 _WORTH_KEEPING = 0.2  # s of compilation
+_LAST_PORT = 65_535
 _KINDS = {
     ".html": "text/html",
     ".css": "text/css",
@@ -53,6 +54,10 @@ class ServerConfig:
     """At once; further ones are refused."""
     idle_timeout: float = 90.0
     """Seconds without a message after which a connection is closed."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= _LAST_PORT:
+            raise ConfigError(f"A port is a number from 0 to {_LAST_PORT:,}, got {self.port}.")
 
 
 def serve(agent: str | None, config: ServerConfig, *, open_page: bool = True) -> None:
@@ -104,7 +109,7 @@ def listen(config: ServerConfig) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
         return socket.create_server((config.host, config.port), family=family)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ConfigError(f"Cannot serve on {config.host}, port {config.port}: {error}.") from error
 
 

@@ -9,7 +9,7 @@ import jax
 from rich.console import Console
 
 from sensorium.envs import make
-from sensorium.errors import did_you_mean
+from sensorium.errors import check_counts, did_you_mean
 from sensorium.evaluation.report import console_for, write
 from sensorium.policies import AttentionNeuronConfig, from_vector, num_parameters
 from sensorium.rollout import returns_of_population, usable_cores
@@ -32,7 +32,9 @@ def bench(what: str, *, population: int, rollouts: int, rounds: int, json: str |
 
     Raises:
         UnknownNameError: There is no such benchmark.
+        ConfigError: A number is out of range.
     """
+    check_counts(population=population, rollouts=rollouts, rounds=rounds)
     if what not in _WORLDS:
         raise did_you_mean("benchmark", what, _WORLDS)
     world = make(_WORLDS[what])

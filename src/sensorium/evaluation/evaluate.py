@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from sensorium.errors import ConfigError, WorldError
+from sensorium.errors import ConfigError, WorldError, check_counts
 from sensorium.evaluation.statistics import Summary, summarise
 from sensorium.perturbations import HideRows, Identity, Perturbation, compose
 from sensorium.policies import Policy
@@ -61,8 +61,7 @@ def evaluation_keys(seed: Seed, episodes: int) -> Keys:
     Raises:
         ConfigError: No episodes, or the seed is no whole number from 0 on.
     """
-    if episodes < 1:
-        raise ConfigError(f"An evaluation needs at least 1 episode, got {episodes}.")
+    check_counts(episodes=episodes)
     key = jax.random.fold_in(key_of(seed), _EVALUATION)
     return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, np.arange(episodes))
 

@@ -1,12 +1,13 @@
 """More sensors or fewer: copies, noise, and sensors that are missing or read zero."""
 
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.perturbations.perturbation import Perturbation, check_scalars
 from sensorium.types import Key, Observation, PyTree, Senses
 
@@ -22,8 +23,7 @@ class Duplicate(Perturbation):
     copies: int = 2
 
     def __post_init__(self) -> None:
-        if self.copies < 1:
-            raise ConfigError(f"Duplicate needs at least 1 copy, got {self.copies}.")
+        check_counts(1, "Duplicate", copies=self.copies)
 
     @property
     def code_scale(self) -> float:
@@ -61,10 +61,10 @@ class NoiseChannels(Perturbation):
     sigma: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.count < 0 or not self.sigma >= 0:
+        check_counts(0, "NoiseChannels", count=self.count)
+        if not 0 <= self.sigma < math.inf:
             raise ConfigError(
-                "NoiseChannels needs a count and a sigma of at least 0, "
-                f"got {self.count} and {self.sigma}."
+                f"NoiseChannels: sigma must be a finite number of at least 0, got {self.sigma:g}."
             )
 
     def arriving(self, senses: Senses) -> int:
@@ -98,8 +98,7 @@ class Drop(Perturbation):
     count: int = 1
 
     def __post_init__(self) -> None:
-        if self.count < 0:
-            raise ConfigError(f"Drop needs a count of at least 0, got {self.count}.")
+        check_counts(0, "Drop", count=self.count)
 
     def arriving(self, senses: Senses) -> int:
         """`count` fewer; raises ConfigError if none would be left."""
@@ -139,8 +138,7 @@ class Silence(Perturbation):
     count: int = 1
 
     def __post_init__(self) -> None:
-        if self.count < 0:
-            raise ConfigError(f"Silence needs a count of at least 0, got {self.count}.")
+        check_counts(0, "Silence", count=self.count)
 
     def arriving(self, senses: Senses) -> int:
         """All of them; raises ConfigError if all would be silent."""

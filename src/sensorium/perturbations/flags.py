@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from sensorium.errors import did_you_mean
+from sensorium.errors import ConfigError, check_counts, did_you_mean
 from sensorium.perturbations.channels import Drop, Duplicate, NoiseChannels, Silence
 from sensorium.perturbations.combined import compose
 from sensorium.perturbations.order import Reshuffle, Shuffle
@@ -82,12 +82,15 @@ class PerturbationFlags:
             parts.append(Duplicate(self.duplicate))
         if self.noise_channels is not None:
             parts.append(NoiseChannels(self.noise_channels, self.noise_sigma))
+        elif self.noise_sigma != NoiseChannels.sigma:
+            raise ConfigError("noise_sigma goes with noise_channels, of which there are none.")
         if self.silence is not None:
             parts.append(Silence(self.silence))
         if self.shuffle:
             parts.append(Shuffle() if scalar else ShufflePatches())
         if self.reshuffle_every is not None:
             every = self.reshuffle_every
+            check_counts(reshuffle_every=every)
             parts.append(Reshuffle(every) if scalar else ShufflePatches(every=every))
         return compose(*parts)
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from sensorium.errors import ConfigError
+from sensorium.errors import check_counts
 from sensorium.perturbations.perturbation import Perturbation, check_scalars
 from sensorium.types import Key, Observation, Order, Senses
 
@@ -55,8 +55,7 @@ class Reshuffle(Perturbation):
     every: int = 25
 
     def __post_init__(self) -> None:
-        if self.every < 1:
-            raise ConfigError(f"Reshuffle needs every of at least 1 step, got {self.every}.")
+        check_counts(1, "Reshuffle", every=self.every)
 
     def arriving(self, senses: Senses) -> int:
         """All of them."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.layers.vision_attention import grid
 from sensorium.perturbations.picture import PicturePerturbation
 from sensorium.types import Key, Picture, Senses
@@ -32,8 +32,7 @@ class ShufflePatches(PicturePerturbation):
     every: int = 0
 
     def __post_init__(self) -> None:
-        if self.every < 0:
-            raise ConfigError(f"ShufflePatches needs every of at least 0 steps, got {self.every}.")
+        check_counts(0, "ShufflePatches", every=self.every)
 
     def check(self, height: int, width: int, channels: int) -> None:
         """ConfigError if patches do not divide the picture."""

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.perturbations.picture import PicturePerturbation
 from sensorium.types import Key, Picture, Senses
 
@@ -58,10 +58,7 @@ class RandomConvolution(PicturePerturbation):
             raise ConfigError(
                 f"RandomConvolution needs an alpha (a probability) from 0 to 1, got {self.alpha:g}."
             )
-        if self.every < 0:
-            raise ConfigError(
-                f"RandomConvolution needs every of at least 0 steps, got {self.every}."
-            )
+        check_counts(0, "RandomConvolution", every=self.every)
 
     def init(self, key: Key, senses: Senses) -> Drawn:
         """The first weights."""

@@ -12,7 +12,13 @@ import equinox as eqx
 import jax
 
 from sensorium.envs import WORLDS, World
-from sensorium.errors import ConfigError, SensoriumError, UnknownNameError, did_you_mean
+from sensorium.errors import (
+    ConfigError,
+    SensoriumError,
+    UnknownNameError,
+    check_counts,
+    did_you_mean,
+)
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, PolicyConfig
 from sensorium.registry import Parts, home_of, name_of, register
@@ -59,9 +65,12 @@ class Recipe:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", check_seed(self.seed))  # as JSON can write it
-        for name in ("generations", "checkpoint_every", "test_every", "test_episodes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        check_counts(
+            generations=self.generations,
+            checkpoint_every=self.checkpoint_every,
+            test_every=self.test_every,
+            test_episodes=self.test_episodes,
+        )
 
     def make_world(self) -> World:
         """The world with its perturbation, where agents are tested."""

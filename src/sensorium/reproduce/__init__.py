@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from sensorium.errors import did_you_mean
+from sensorium.errors import check_counts, did_you_mean
 from sensorium.evaluation.report import console_for, write
 from sensorium.reproduce import ant, attention_neuron, car_racing, nonlinear_attention, tables
 from sensorium.reproduce.scaling import scaling
@@ -57,12 +57,14 @@ def run(table: str, *, episodes: int | None, seed: int, out: Path, json: str | N
 
     Raises:
         UnknownNameError: There is no such table; the nearest names are given.
-        ConfigError: The seed is no whole number from 0 on.
+        ConfigError: A number is out of range.
     """
     if table not in TABLES:
         raise did_you_mean("table", table, TABLES)
     chosen, seed = TABLES[table], check_seed(seed)
-    result, shown = chosen.rebuild(chosen.episodes if episodes is None else episodes, seed, out)
+    episodes = chosen.episodes if episodes is None else episodes
+    check_counts(episodes=episodes)
+    result, shown = chosen.rebuild(episodes, seed, out)
     write(result, json)
     console = console_for(json)
     if shown is not None:

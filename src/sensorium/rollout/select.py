@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 
 from sensorium.bridges.from_gymnasium import HostWorld, make_host_world
 from sensorium.envs import WORLDS, Environment, World, make
-from sensorium.errors import ConfigError, did_you_mean
+from sensorium.errors import ConfigError, check_counts, did_you_mean
 from sensorium.perturbations import Perturbation
 from sensorium.rollout.cluster import LANES, ClusterEngine
 from sensorium.rollout.distributed import DistributedEngine, join
@@ -33,6 +33,12 @@ class EngineConfig:
     """How many run this program, for `jax`; None where JAX finds out by itself."""
     process: int | None = None
     """Which of them this is, from 0."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("workers", 0), ("processes", 1), ("process", 0)):
+            count = getattr(self, name)
+            if count is not None:
+                check_counts(least, **{name: count})
 
 
 def make_world(

@@ -25,7 +25,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.perturbations import Identity
 from sensorium.policies import Policy, as_population
 from sensorium.rollout import each_share
@@ -83,6 +83,22 @@ class CloningConfig(TrainerConfig):
     """Weight of the second lesson."""
     averaging: float = 0.0
     """Of what is tested, kept and acts: a running mean of the student after each update, with this memory."""
+
+    def __post_init__(self) -> None:
+        check_counts(
+            steps=self.steps,
+            batch=self.batch,
+            window=self.window,
+            batches=self.batches,
+            total_batches=self.total_batches,
+            dagger_episodes=self.dagger_episodes,
+        )
+        check_counts(
+            0,
+            episodes=self.episodes,
+            dagger_every=self.dagger_every,
+            dagger_rounds=self.dagger_rounds,
+        )
 
     def build(self, context: TrainingContext) -> "Cloning":
         """Set up the trainer; the expert is a `Teacher`, demonstrations are kept in the directory.

@@ -25,7 +25,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, as_population
 from sensorium.rollout import HostEngine
@@ -57,6 +57,11 @@ class CoachingConfig(HostPpoConfig):
     """Standard deviation of the noise on the coach's actions, at the start."""
     last_exploration: float = 0.12
     """The same at the end."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_counts(turn=self.turn, batch=self.batch)
+        check_counts(0, copy_rounds=self.copy_rounds)
 
     def build(self, context: TrainingContext) -> "Coaching":
         """Set up the trainer of a coach, a policy without memory; the context's expert is its student.

@@ -19,7 +19,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.policies import Policy, SeeingPolicy, as_population
 from sensorium.rollout import each_share, over_devices
 from sensorium.training.imitation import apart, check_lesson, teacher_share
@@ -66,6 +66,16 @@ class ControllerImitationConfig(TrainerConfig):
     averaging: float = 0.998
     """Of what lives, is tested and kept: a running mean of the students of all updates, with this memory."""
 
+    def __post_init__(self) -> None:
+        check_counts(
+            rollouts=self.rollouts,
+            remembered=self.remembered,
+            updates=self.updates,
+            batch=self.batch,
+            steps=self.steps,
+        )
+        check_counts(0, warm_up=self.warm_up, teacher_generations=self.teacher_generations)
+
     def build(self, context: TrainingContext) -> "ControllerImitation":
         """Set up the trainer; the expert is a policy whose sensors are the world's `critic_features`.
 
@@ -74,9 +84,6 @@ class ControllerImitationConfig(TrainerConfig):
         """
         world, teacher = check_lesson(context.engine.world, context.expert, self.action_weights)
         check_sees(context.draw, "Imitation of controllers")
-        for name in ("rollouts", "remembered", "updates", "batch"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}.")
         if not 0 <= self.warm_up < self.steps <= world.max_steps:
             raise ConfigError(
                 f"Sequences of {self.steps} steps, {self.warm_up} of them to warm up, do not fit into "

@@ -23,7 +23,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.policies import Policy, SeeingPolicy, as_population
 from sensorium.rollout import over_devices
 from sensorium.training.critic import Critic
@@ -90,6 +90,7 @@ class ControllerPpoConfig(TrainerConfig):
 
     def build(self, context: TrainingContext) -> "ControllerPpo":
         """Set up the trainer of an agent; ConfigError where settings, the agent or the world do not fit."""
+        check_counts(rollouts=self.rollouts, window=self.window, groups=self.groups)
         world = context.engine.world
         if not isinstance(world, Environment):
             raise ConfigError("PPO of controllers trains in worlds on the device.")
@@ -184,9 +185,8 @@ class ControllerPpo(Trainer):
         config = self.config
         key, key_generation = jax.random.split(state.key)
         state = state._replace(key=key)
-        exploration = self._exploration(state.windows)
         key_begin, *keys = jax.random.split(key_generation, 1 + config.windows)
-        cohorts = self._stagger(state.policy, key_begin, exploration)
+        cohorts = self._stagger(state.policy, key_begin, self._exploration(state.windows))
         returns: list[np.ndarray] = []
         figures: list[dict[str, np.ndarray]] = []
         for number, key_window in enumerate(keys):

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from sensorium.errors import ConfigError, WorldError
+from sensorium.errors import ConfigError, WorldError, check_counts
 from sensorium.policies import Policy, from_vector, num_parameters, to_vector
 from sensorium.rollout import Engine
 from sensorium.seeding import stream
@@ -52,6 +52,11 @@ class EvolutionConfig(TrainerConfig):
 
     distributed = True
 
+    def __post_init__(self) -> None:
+        check_counts(4, population=self.population)
+        check_counts(rollouts=self.rollouts, remembered=self.remembered, scouted=self.scouted)
+        check_counts(0, replays=self.replays)
+
     def build(self, context: TrainingContext) -> "Evolution":
         """Set up the trainer of an agent in a world; ConfigError where settings do not fit."""
         config = dataclasses.replace(self, start_at_zero=False) if context.start else self
@@ -79,8 +84,6 @@ class Evolution(Trainer):
 
     def __init__(self, config: EvolutionConfig, draw: DrawPolicy, engine: Engine):
         """Set up; raises ConfigError or UnknownNameError where settings do not fit."""
-        if config.rollouts < 1:
-            raise ConfigError(f"Evolution needs at least 1 rollout, got {config.rollouts}.")
         if not 0 <= config.replays <= min(config.rollouts, config.remembered):
             raise ConfigError(
                 f"Evolution can replay from 0 to {min(config.rollouts, config.remembered)} of its "

@@ -21,7 +21,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment, World
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.policies import Policy
 from sensorium.rollout import over_devices
 from sensorium.training.trainer import (
@@ -59,6 +59,14 @@ class ImitationConfig(TrainerConfig):
     """Largest norm of a gradient."""
     averaging: float = 0.99
     """Of what is tested and kept: a running mean of the student after each window, with this memory."""
+
+    def __post_init__(self) -> None:
+        check_counts(
+            rollouts=self.rollouts,
+            window=self.window,
+            total_generations=self.total_generations,
+        )
+        check_counts(0, teacher_generations=self.teacher_generations)
 
     def build(self, context: TrainingContext) -> "Imitation":
         """Set up the trainer; the expert is a policy whose sensors are the world's `critic_features`.

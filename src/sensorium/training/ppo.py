@@ -11,16 +11,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.jerk import PenaliseJerk
-from sensorium.bridges.sb3 import import_sb3, network_of, to_policy
+from sensorium.bridges.sb3 import check_explorable, import_sb3, network_of, to_policy
 from sensorium.bridges.sb3_envs import to_vec_env
 from sensorium.bridges.spaces import action_map
 from sensorium.bridges.to_gymnasium import WorldVectorEnv
 from sensorium.envs import Environment
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy, as_population
 from sensorium.rollout import Engine
 from sensorium.training.trainer import Trainer, TrainerConfig, TrainingContext
@@ -62,6 +63,17 @@ class PpoConfig(TrainerConfig):
 
     Without it the ant learns to flip its motors from one end to the other; students of such a teacher
     do not walk. Of worlds on the host only."""
+
+    def __post_init__(self) -> None:
+        check_counts(
+            total_steps=self.total_steps,
+            environments=self.environments,
+            rollout=self.rollout,
+            batch=self.batch,
+            epochs=self.epochs,
+            hold_exploration=self.hold_exploration,
+            action_repeat=self.action_repeat,
+        )
 
     def build(self, context: TrainingContext) -> Trainer:
         """ConfigError: its loop is that of Stable-Baselines3, see `train_teacher`."""
@@ -107,6 +119,11 @@ def check_teaching(
         ConfigError: Settings do not fit.
     """
     network_of(network)
+    jax.eval_shape(
+        lambda key: network.build(world.senses, world.num_actions, key), jax.random.key(0)
+    )
+    if isinstance(world, HostWorld):
+        check_explorable(world)
     if config.environments * config.rollout % config.batch:
         raise ConfigError(
             f"A batch of {config.batch} does not divide {config.environments} environments x "

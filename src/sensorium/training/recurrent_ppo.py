@@ -20,7 +20,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.policies import Policy, as_population
 from sensorium.rollout import HostEngine, each_share
 from sensorium.training.critic import Critic, Student, draw_student, identity_loss
@@ -51,6 +51,11 @@ class RecurrentPpoConfig(HostPpoConfig):
     """ε: how far an update may move the probability of an action."""
     identity_weight: float = 0.0
     """Weight of a second lesson: each sensor learns to tell which one it is."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_counts(groups=self.groups)
+        check_counts(0, critic_rounds=self.critic_rounds)
 
     def build(self, context: TrainingContext) -> "RecurrentPpo":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""

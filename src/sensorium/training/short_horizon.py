@@ -28,7 +28,7 @@ import optax
 from jaxtyping import Array, Bool, Float
 
 from sensorium.envs import Environment
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, check_counts
 from sensorium.layers import Linear
 from sensorium.policies import Policy
 from sensorium.rollout import over_devices
@@ -82,6 +82,16 @@ class ShortHorizonConfig(TrainerConfig):
     Swinging poles are chaotic: without this a single world can drown all others."""
     gradient_clip: float = 1.0
     """Largest norm of a gradient; longer ones are shortened to it."""
+
+    def __post_init__(self) -> None:
+        check_counts(
+            population=self.population,
+            rollouts=self.rollouts,
+            horizon=self.horizon,
+            updates_per_generation=self.updates_per_generation,
+            total_updates=self.total_updates,
+            critic_epochs=self.critic_epochs,
+        )
 
     def build(self, context: TrainingContext) -> "ShortHorizon":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""
@@ -142,10 +152,7 @@ class ShortHorizon(Trainer):
     """Short-horizon actor-critic of one agent in one differentiable world."""
 
     def __init__(self, config: ShortHorizonConfig, draw: DrawPolicy, world: Environment):
-        """Set up; raises ConfigError where settings do not fit."""
-        for name in ("population", "rollouts", "horizon", "updates_per_generation"):
-            if getattr(config, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(config, name)}.")
+        """Set up."""
         self.config = config
         self.draw = draw
         self.world = world

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from sensorium.errors import ConfigError, did_you_mean
+from sensorium.errors import ConfigError, check_counts, did_you_mean
 from sensorium.types import Key, PyTree
 
 
@@ -106,8 +106,7 @@ class Strategy:
         """
         if config.name not in STRATEGIES:
             raise did_you_mean("strategy", config.name, STRATEGIES)
-        if population < 4:
-            raise ConfigError(f"Evolution needs a population of at least 4, got {population}.")
+        check_counts(4, population=population)
         if population % 2 and config.name in _EVEN:
             raise ConfigError(f"{config.name} samples in pairs: population {population} is odd.")
         build = STRATEGIES[config.name]

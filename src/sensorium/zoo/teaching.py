@@ -63,6 +63,12 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
         raise ConfigError(f"{recipe.name} is no teacher: train it with `sensorium train`.")
     assert isinstance(world, HostWorld | Environment)
     check_teaching(recipe.trainer, world, policy)
+    if (directory / "recipe.json").exists():
+        name = recipes.read(directory).name
+        raise RunError(
+            f"{directory} already holds a run of {name!r}, and teaching goes on with none: choose another "
+            "--run-dir."
+        )
     run = RunDirectory(directory, recipe.to_json())
     total = recipe.trainer.total_steps
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()

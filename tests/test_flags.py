@@ -1,0 +1,95 @@
+"""Every number that a command takes is checked before anything is run or written."""
+
+import inspect
+import math
+import typing
+from pathlib import Path
+
+import jax
+import pytest
+
+from sensorium import cli
+from sensorium.errors import SensoriumError
+from sensorium.perturbations.flags import PerturbationFlags
+from sensorium.recipes import find
+from sensorium.zoo import Agent
+
+HUGE = 2**40
+FROM_ZERO = {"seed", "workers", "process", "port", "noise_channels", "drop", "silence"}
+"""Flags that may be 0; `--episodes 0` too, of `clone`, if there is DAgger."""
+ANY_SIZE = {"seed"}
+WALK = "gym:tests.host_worlds:Walk-v0"
+
+
+@pytest.fixture(scope="module")
+def agent_file(tmp_path_factory):
+    recipe = find("cartpole-pi")
+    path = tmp_path_factory.mktemp("agents") / "agent.safetensors"
+    Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(path)
+    return str(path)
+
+
+def commands(agent):
+    """A good call of each command that takes numbers, and others where a number needs them."""
+    joined = dict(engine="jax", address="localhost:1", processes=2, process=0)
+    return {
+        "train": [dict(recipe="cartpole-pi-evolution"), dict(recipe="cartpole-pi", **joined)],
+        "teach": [dict(recipe="ant-fnn", env="gym:Pendulum-v1")],
+        "clone": [dict(student="ant-pi-clone", teacher=agent, env=WALK)],
+        "eval": [dict(agent=agent), dict(agent="carracing-pi"), dict(agent=agent, env=WALK)],
+        "reproduce": [dict(table=name) for name in ("table-2", "nla-curves", "scaling")],
+        "show": [dict(agent=agent)],
+        "demo": [dict()],
+        "bench": [dict()],
+    }
+
+
+def numbers_of(command):
+    """The flags of a command that are numbers, and whether they are whole."""
+    parameters = inspect.signature(cli.COMMANDS[command]).parameters
+    kinds = {name: parameter.annotation for name, parameter in parameters.items()}
+    if "perturbation" in kinds:
+        kinds |= typing.get_type_hints(PerturbationFlags)
+    for name, kind in kinds.items():
+        if alternatives := {int, float} & {kind, *typing.get_args(kind)}:
+            yield name, int in alternatives
+
+
+def bad_values(name, whole):
+    yield -3 if whole else -3.0
+    if not whole:
+        yield from (math.nan, math.inf)
+    elif name not in FROM_ZERO:
+        yield 0
+    if whole and name not in ANY_SIZE:
+        yield HUGE
+
+
+CASES = [
+    (command, name, value)
+    for command in commands("")
+    for name, whole in numbers_of(command)
+    for value in bad_values(name, whole)
+]
+
+
+@pytest.mark.parametrize(("command", "flag", "value"), CASES)
+def test_bad_numbers_are_one_sentence(command, flag, value, agent_file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    calls = commands(agent_file)[command]
+    if flag in ("processes", "process"):
+        calls = [call for call in calls if "processes" in call]
+    elif flag == "occlude":
+        calls = [dict(agent="carracing-pi")]
+    asked = {flag: value}
+    if flag in typing.get_type_hints(PerturbationFlags):
+        asked = {"perturbation": PerturbationFlags(**asked)}
+    for call in calls:
+        with pytest.raises(SensoriumError) as caught:
+            cli.COMMANDS[command](**call | asked)
+        assert "\n" not in str(caught.value)
+        assert not list(Path().iterdir())
+
+
+def test_every_command_with_numbers_is_tried():
+    assert set(commands("")) == {name for name in cli.COMMANDS if list(numbers_of(name))}
