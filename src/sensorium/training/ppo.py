@@ -192,7 +192,8 @@ def train_teacher(
         def _take_test(self) -> None:
             policy = to_policy(self.model, network, world.senses, world.num_actions)
             returns = tests.engine.run_population(as_population(policy), tests.keys).total
-            self.test = float(np.asarray(returns).mean())
+            mean = float(np.asarray(returns).mean())
+            self.test = mean if np.isfinite(mean) else -np.inf
             if self.best_test is None or self.test > self.best_test:
                 self.best, self.best_test = policy, self.test
                 _save(self.model, keep)
