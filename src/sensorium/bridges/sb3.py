@@ -208,8 +208,9 @@ def to_policy(
     ]
     # Theirs acts in the units of the world, ours from -1 to 1
     low, high = action_bounds(model.action_space)
-    weights[-2] *= (2.0 / (high - low))[:, None]
-    weights[-1] = 2.0 * (weights[-1] - low) / (high - low) - 1.0
+    width = np.where(high > low, high - low, 1.0)  # where there is but one action, any will do
+    weights[-2] *= (2.0 / width)[:, None]
+    weights[-1] = 2.0 * (weights[-1] - low) / width - 1.0
     leaves, structure = jax.tree.flatten(config.build(senses, num_actions, jax.random.key(0)))
     if [leaf.shape for leaf in leaves] != [array.shape for array in weights]:
         raise ConfigError("The model senses or does something else than the world takes.")
