@@ -18,6 +18,7 @@ from sensorium.evaluation import as_shown, evaluation_keys
 from sensorium.perturbations import Perturbation, PerturbationFlags, each_background
 from sensorium.perturbations.flags import NO_FLAGS
 from sensorium.rollout import by_kind, make_world
+from sensorium.serialisation import check_writable
 from sensorium.terminal import shown
 from sensorium.zoo import Agent
 
@@ -83,8 +84,11 @@ def show(
             )
             for name, source in each_background(backgrounds).items()
         ]
-    for perturbation, _, _ in cases:
-        perturbation.arriving(world.senses)  # says what does not fit before anything is run
+    for perturbation, *files in cases:  # says what does not fit before anything is run
+        perturbation.arriving(world.senses)
+        for file in files:
+            if file is not None:
+                check_writable(file)
     console = Console(highlight=False)
     for perturbation, to_video, to_figure in cases:
         run = _scalar_episode if scalar else _image_episode

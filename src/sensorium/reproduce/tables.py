@@ -1,7 +1,6 @@
 """What tables of scores have in common: agents x senses, ours beside a paper's."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from sensorium.perturbations import Identity, Perturbation, Shuffle
 from sensorium.policies import FeedForwardPolicy, Policy, to_vector
 from sensorium.reproduce.counterparts import Row
 from sensorium.rollout import make_world
-from sensorium.serialisation import write_json
+from sensorium.serialisation import parse_json, write_json
 from sensorium.zoo import load, names
 
 Result = tuple[Any, RenderableType | None]
@@ -88,9 +87,17 @@ def _scored(
     asked = (env, repr(senses), episodes, seed, repr(policy))
     digest = hashlib.sha256(repr(asked).encode() + np.asarray(to_vector(policy)).tobytes())
     path = out / "scores" / f"{name}-{digest.hexdigest()[:16]}.json"
-    if path.exists():
+    if (kept := _kept(path)) is not None:
         Console(stderr=True).print(f"As measured before: {path}", style="dim", highlight=False)
-        return Scores.from_json(json.loads(path.read_text()))
+        return kept
     scores = watched(policy, name, env, senses, episodes, seed)
     write_json(path, scores.to_json())
     return scores
+
+
+def _kept(path: Path) -> Scores | None:
+    """The score in a file; None if there is none, or a damaged one, which is measured again."""
+    try:
+        return Scores.from_json(parse_json(path.read_bytes()))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

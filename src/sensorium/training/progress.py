@@ -12,6 +12,7 @@ from rich.table import Column
 
 from sensorium.errors import RunError, WriteError
 from sensorium.serialisation import atomic_write, format_json, parse_json
+from sensorium.terminal import shown
 
 
 class Display:
@@ -43,7 +44,7 @@ class Display:
     def update(self, row: dict[str, Any]) -> None:
         """Show one row of the metrics."""
         figures = (
-            f"train {row['mean']:.0f} (best {row['best']:.0f})  "
+            f"train {shown(row['mean'])} (best {shown(row['best'])})  "
             f"test {_number(row['test'])} (best {_number(row['best_test'])})  "
             f"{row['env_steps_per_second'] / 1e6:.2f} M steps/s"
         )
@@ -60,7 +61,7 @@ class Display:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f}"
+    return "-" if value is None else shown(value)
 
 
 class MetricsFile:

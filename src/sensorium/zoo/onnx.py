@@ -28,7 +28,7 @@ import sensorium
 from sensorium.errors import ConfigError, ExportError, MissingExtraError
 from sensorium.layers import patch_votes
 from sensorium.policies import Policy, Trace, num_parameters
-from sensorium.serialisation import atomic_write, format_json
+from sensorium.serialisation import atomic_write, check_writable, format_json
 from sensorium.types import PyTree, Senses, senses_of, shape_of
 from sensorium.zoo.agent import Agent
 
@@ -100,6 +100,7 @@ def export_policy(
     Raises:
         ConfigError: The policy cannot work with such senses.
     """
+    check_writable(path)  # translating takes a while
     onnx, runtime = _libraries()
     free = takes_any_number(policy, senses)
     model = _translate(onnx, policy, senses, free)
