@@ -104,6 +104,24 @@ def test_on_the_host_and_in_traces(keys):
     np.testing.assert_allclose(trace.reward, expected.rewards[0, :5], atol=1e-5)
 
 
+@dataclasses.dataclass(frozen=True)
+class Untouched(Shuffle):
+    """Would fail if an engine called it for actions, though it says that it leaves them alone."""
+
+    def perturb_action(self, key, state, action):
+        raise AssertionError("called for nothing")
+
+
+def test_engines_leave_out_what_does_not_act_on_actions(keys):
+    world = make_world("CartPoleSwingUpHarder", Untouched())
+    policy = draw(world)
+    run_episodes(policy, world, keys[:2])
+    fused_returns(as_population(policy), world, keys[:2])
+    world = make_world(WALK, Untouched())
+    with HostEngine(world, workers=0) as engine:
+        engine.run_episodes(draw(world), keys[:2])
+
+
 class Recorder(gymnasium.Env):
     """Notes what arrives."""
 
