@@ -114,6 +114,22 @@ def test_public_names_are_explained(name):
                 assert inspect.getdoc(function), f"sensorium.{name}.{method} has no docstring"
 
 
+def test_only_one_module_tells_worlds_apart():
+    """Others ask a world for what they need, so that a new world needs no line elsewhere."""
+    worlds = {"HostWorld", "Environment", "CartPoleState", "CarRacingState", "CarRacing"}
+    wrong = []
+    for path, _ in _modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id in ("isinstance", "issubclass")
+                and worlds & {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+            ):
+                wrong.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    assert {place.partition(":")[0] for place in wrong} <= {"rollout/select.py"}, wrong
+
+
 def test_files_hold_one_idea():
     long = {
         str(path.relative_to(SOURCE)): len(path.read_text().splitlines())

@@ -13,6 +13,8 @@ from sensorium.rollout.select import by_kind as by_kind
 from sensorium.rollout.select import check_world_name as check_world_name
 from sensorium.rollout.select import make_world as make_world
 from sensorium.rollout.select import open_engine as open_engine
+from sensorium.rollout.select import require_device as require_device
+from sensorium.rollout.select import require_host as require_host
 from sensorium.rollout.sharding import each_share as each_share
 from sensorium.rollout.sharding import missing_devices as missing_devices
 from sensorium.rollout.sharding import over_devices as over_devices

@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError, check_counts
 from sensorium.policies import Policy, SeeingPolicy, as_population
-from sensorium.rollout import over_devices
+from sensorium.rollout import over_devices, require_device
 from sensorium.training.critic import Critic
 from sensorium.training.policy_gradient import (
     advantage_estimates,
@@ -91,9 +91,9 @@ class ControllerPpoConfig(TrainerConfig):
     def build(self, context: TrainingContext) -> "ControllerPpo":
         """Set up the trainer of an agent; ConfigError where settings, the agent or the world do not fit."""
         check_counts(rollouts=self.rollouts, window=self.window, groups=self.groups)
-        world = context.engine.world
-        if not isinstance(world, Environment):
-            raise ConfigError("PPO of controllers trains in worlds on the device.")
+        world = require_device(
+            context.engine.world, "PPO of controllers trains in worlds on the device."
+        )
         check_sees(context.draw, "PPO of controllers")
         cohorts, rest = divmod(world.max_steps, self.window)
         if rest:

@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.envs import Environment, World
 from sensorium.errors import ConfigError, check_counts
 from sensorium.policies import Policy
-from sensorium.rollout import over_devices
+from sensorium.rollout import over_devices, require_device
 from sensorium.training.trainer import (
     DrawPolicy,
     Metrics,
@@ -247,8 +247,7 @@ def check_lesson(
     world: World, teacher: Policy | None, action_weights: tuple[float, ...]
 ) -> tuple[Environment, Policy]:
     """Both; ConfigError if the world is not on the device, nobody teaches or not all actions have weights."""
-    if not isinstance(world, Environment):
-        raise ConfigError("Imitation works with worlds on the device; clone in the others.")
+    world = require_device(world, "Imitation works with worlds on the device; clone in the others.")
     if teacher is None:
         raise ConfigError("Imitation needs a teacher; name one with --teacher.")
     if action_weights and len(action_weights) != world.num_actions:

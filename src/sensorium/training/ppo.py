@@ -20,10 +20,10 @@ from sensorium.bridges.sb3 import check_explorable, import_sb3, network_of, to_p
 from sensorium.bridges.sb3_envs import to_vec_env
 from sensorium.bridges.spaces import action_map
 from sensorium.bridges.to_gymnasium import WorldVectorEnv
-from sensorium.envs import Environment
+from sensorium.envs import Environment, World
 from sensorium.errors import ConfigError, check_counts
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy, as_population
-from sensorium.rollout import Engine
+from sensorium.rollout import Engine, by_kind
 from sensorium.training.trainer import Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Keys
 
@@ -109,7 +109,7 @@ class Teaching:
 
 def check_teaching(
     config: PpoConfig,
-    world: HostWorld | Environment,
+    world: World,
     network: FeedForwardConfig | ConvolutionalConfig,
 ) -> None:
     """Whether such a teacher can be trained so in that world.
@@ -122,8 +122,7 @@ def check_teaching(
     jax.eval_shape(
         lambda key: network.build(world.senses, world.num_actions, key), jax.random.key(0)
     )
-    if isinstance(world, HostWorld):
-        check_explorable(world)
+    by_kind(world, lambda device: None, check_explorable)
     if config.environments * config.rollout % config.batch:
         raise ConfigError(
             f"A batch of {config.batch} does not divide {config.environments} environments x "
@@ -133,16 +132,15 @@ def check_teaching(
         raise ConfigError(
             f"first_action needs {world.num_actions} numbers, got {len(config.first_action)}."
         )
-    on_host = isinstance(world, HostWorld)
-    if on_host and config.action_repeat != 1:
+    if world.on_host and config.action_repeat != 1:
         raise ConfigError("action_repeat is for worlds on the device; set it to 1.")
-    if not on_host and config.jerk_penalty:
+    if not world.on_host and config.jerk_penalty:
         raise ConfigError("jerk_penalty is for worlds on the host; set it to 0.")
 
 
 def train_teacher(
     config: PpoConfig,
-    world: HostWorld | Environment,
+    world: World,
     network: FeedForwardConfig | ConvolutionalConfig,
     seed: int,
     keep: Path,
@@ -240,15 +238,19 @@ def train_teacher(
         environments.close()
 
 
-def _side_by_side(sb3: Any, world: HostWorld | Environment, config: PpoConfig) -> Any:
+def _side_by_side(sb3: Any, world: World, config: PpoConfig) -> Any:
     vector = sb3.common.vec_env
-    if isinstance(world, HostWorld):
+
+    def on_host(host: HostWorld) -> Any:
         sb3.common.utils.th.set_num_threads(1)  # the other cores simulate
-        opener = functools.partial(_monitored, world.opener(), config.jerk_penalty)
-        worlds = vector.SubprocVecEnv([opener] * config.environments, start_method="spawn")
-    else:
-        many = WorldVectorEnv(world, config.environments)
-        worlds = vector.VecMonitor(to_vec_env(many, config.action_repeat))
+        opener = functools.partial(_monitored, host.opener(), config.jerk_penalty)
+        return vector.SubprocVecEnv([opener] * config.environments, start_method="spawn")
+
+    def on_device(device: Environment) -> Any:
+        many = WorldVectorEnv(device, config.environments)
+        return vector.VecMonitor(to_vec_env(many, config.action_repeat))
+
+    worlds = by_kind(world, on_device, on_host)
     # Rewards of about 1: the critic's errors would otherwise drown the agent's gradient
     return vector.VecNormalize(worlds, norm_obs=False, gamma=config.discount, clip_reward=100.0)
 

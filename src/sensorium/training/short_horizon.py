@@ -28,10 +28,10 @@ import optax
 from jaxtyping import Array, Bool, Float
 
 from sensorium.envs import Environment
-from sensorium.errors import ConfigError, check_counts
+from sensorium.errors import check_counts
 from sensorium.layers import Linear
 from sensorium.policies import Policy
-from sensorium.rollout import over_devices
+from sensorium.rollout import over_devices, require_device
 from sensorium.training.critic import Critic, identity_loss
 from sensorium.training.trainer import (
     DrawPolicy,
@@ -95,11 +95,10 @@ class ShortHorizonConfig(TrainerConfig):
 
     def build(self, context: TrainingContext) -> "ShortHorizon":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""
-        world = context.engine.world
-        if not isinstance(world, Environment):
-            raise ConfigError(
-                "Gradients flow through worlds in JAX only; use evolution or cloning for this one."
-            )
+        world = require_device(
+            context.engine.world,
+            "Gradients flow through worlds in JAX only; use evolution or cloning for this one.",
+        )
         return ShortHorizon(self, context.draw, world)
 
 

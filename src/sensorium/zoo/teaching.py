@@ -10,9 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sensorium import recipes
-from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.sb3 import load_model
-from sensorium.envs import Environment
 from sensorium.errors import ConfigError, RunError
 from sensorium.perturbations import Identity
 from sensorium.policies import (
@@ -24,7 +22,7 @@ from sensorium.policies import (
 )
 from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
-from sensorium.rollout import open_engine
+from sensorium.rollout import open_engine, require_device, require_host
 from sensorium.seeding import key_of, seed_in_32_bits, stream
 from sensorium.terminal import shown
 from sensorium.training import (
@@ -61,7 +59,6 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
         policy, FeedForwardConfig | ConvolutionalConfig
     ):
         raise ConfigError(f"{recipe.name} is no teacher: train it with `sensorium train`.")
-    assert isinstance(world, HostWorld | Environment)
     check_teaching(recipe.trainer, world, policy)
     if (directory / "recipe.json").exists():
         name = recipes.read(directory).name
@@ -217,9 +214,10 @@ def find_teacher(recipe: Recipe) -> Teacher | Policy | None:
         return _coached(recipe)
     if not isinstance(recipe.trainer, CloningConfig):
         return None
-    world, source = recipe.make_world(), recipe.trainer.teacher
-    if not isinstance(world, HostWorld):
-        raise ConfigError("Cloning works with worlds on the host (`gym:` and an id).")
+    source = recipe.trainer.teacher
+    world = require_host(
+        recipe.make_world(), "Cloning works with worlds on the host (`gym:` and an id)."
+    )
     if not source:
         raise ConfigError(f"{recipe.name} needs a teacher; name one with --teacher.")
     world = dataclasses.replace(world, perturbation=Identity())
@@ -235,10 +233,12 @@ def _coached(recipe: Recipe) -> Policy:
     if not source:
         raise ConfigError(f"{recipe.name} needs a student; set `student` in its trainer.")
     student = load(source).policy
-    if isinstance(world, HostWorld):
-        world = dataclasses.replace(world, perturbation=recipe.trainer.senses)
-        student.initial_carry(world.num_sensors)
-        check_fit("The student", world, world.raw_observation_shape, student.num_actions)
+    world = dataclasses.replace(
+        require_host(world, "Coaching works with worlds on the host (`gym:` and an id)."),
+        perturbation=recipe.trainer.senses,
+    )
+    student.initial_carry(world.num_sensors)
+    check_fit("The student", world, world.raw_observation_shape, student.num_actions)
     return student
 
 
@@ -248,10 +248,9 @@ def _who_knows(recipe: Recipe, source: str) -> Policy:
     if not source:
         raise ConfigError(f"{recipe.name} needs a teacher; name one with --teacher.")
     teacher = load(source).policy
-    if not isinstance(world, Environment):
-        raise ConfigError(
-            f"{recipe.name} imitates a teacher in a world on the device, not in {recipe.env}."
-        )
+    world = require_device(
+        world, f"{recipe.name} imitates a teacher in a world on the device, not in {recipe.env}."
+    )
     state = jax.eval_shape(
         lambda key: world.reset_env(key, world.default_params)[1], jax.random.key(0)
     )
