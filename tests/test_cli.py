@@ -75,7 +75,7 @@ def test_bench_prints_json(tmp_path):
             "has 1 action(s), but gym:CartPole-v1",
         ),
         (("eval", "cartpole-pi", "--address", "here:1"), "goes with --engine ray"),
-        (("eval", "cartpole-pi", "--workers", "2"), "this one lives on the device"),
+        (("eval", "cartpole-pi", "--workers", "2"), "this one runs on the device"),
         (("train", "cartpole-pi", "--episodes", "3"), "Unrecognized"),
         (("train", "cartpole-fnn", "--population", "0"), "at least"),
         (
