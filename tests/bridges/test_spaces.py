@@ -150,3 +150,9 @@ def test_numbers_that_are_none_are_refused(space, value):
         action_map(space).to_env(np.float32([[value]]))
     with pytest.raises(ConfigError, match="finite numbers, got NaN or infinity"):
         action_map(space).from_env(np.float32([[value]]))
+
+
+@pytest.mark.parametrize("space", [box(-1, 1), box(0, 4, np.int64), spaces.Discrete(3)])
+def test_actions_of_another_space_are_refused(space):
+    with pytest.raises(ConfigError, match=r"of 2 number\(s\) do not fit a space of 1"):
+        action_map(space).from_env(np.zeros((4, 2), np.float32))

@@ -151,7 +151,7 @@ def test_a_world_that_shows_nan(tmp_path):
     with HostEngine(recipe.make_world(), workers=0) as engine:
         trainer = recipe.make_trainer(engine, tmp_path)
         state = trainer.init(jax.random.key(0))
-        with pytest.raises(WorldError, match="ShowingNaN-v0 showed NaN"):
+        with pytest.raises(WorldError, match="ShowingNaN-v0 step 3: the observation holds nan"):
             trainer.step(state)
 
 

@@ -95,7 +95,7 @@ class ActionMap(abc.ABC):
             actions: L, and the shape of one.
 
         Raises:
-            ConfigError: They are NaN or infinite.
+            ConfigError: They are NaN or infinite, or of another space.
         """
         actions = np.asarray(actions)
         _check_finite(actions)
@@ -116,7 +116,7 @@ class _ToDiscrete(ActionMap):
         return self._values[actions.argmax(axis=1)]
 
     def _from_env(self, actions: np.ndarray) -> np.ndarray:
-        return np.where(self._values == actions.reshape(-1, 1), 1.0, -1.0)
+        return np.where(self._values == _rows(actions, 1), 1.0, -1.0)
 
 
 class _ToReals(ActionMap):
@@ -139,7 +139,7 @@ class _ToReals(ActionMap):
         return inside.astype(self._dtype).reshape(-1, *self._shape)
 
     def _from_env(self, actions: np.ndarray) -> np.ndarray:
-        within = np.clip(actions.reshape(-1, len(self._low)), self._low, self._high)
+        within = np.clip(_rows(actions, len(self._low)), self._low, self._high)
         some = self._width > 0
         mapped = 2.0 * (within - self._low) / np.where(some, self._width, 1.0) - 1.0
         return np.where(some, np.clip(mapped, -1.0, 1.0), 0.0)
@@ -163,7 +163,7 @@ class _ToIntegers(ActionMap):
         return values.astype(self._dtype).reshape(-1, *self._shape)
 
     def _from_env(self, actions: np.ndarray) -> np.ndarray:
-        within = np.clip(actions.reshape(-1, len(self._first)), self._first, self._last)
+        within = np.clip(_rows(actions, len(self._first)), self._first, self._last)
         values = within.astype(self._dtype).astype(np.int64)
         place = values - self._first.astype(np.int64)
         return 2.0 * (place + 0.5) / self._count - 1.0
@@ -195,6 +195,13 @@ def _ends_between(low: Number, high: Number, largest: Number) -> tuple[Number, N
     if above:
         return max(low, high - 2), high
     return -1, 1
+
+
+def _rows(actions: np.ndarray, count: int) -> np.ndarray:
+    rows = actions.reshape(len(actions), -1)
+    if rows.shape[1] != count:
+        raise ConfigError(f"Actions of {rows.shape[1]} number(s) do not fit a space of {count}.")
+    return rows
 
 
 def _check_finite(actions: np.ndarray) -> None:

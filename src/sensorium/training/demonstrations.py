@@ -3,6 +3,7 @@
 Any Minari dataset of the same world serves as well, whoever made it.
 """
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -65,9 +66,11 @@ def read(path: Path, engine: HostEngine, episodes: int) -> Transcript:
     """Read a Minari dataset of at least `episodes` episodes; errors as of `collect`."""
     world = engine.world
     data = minari.read(path, world.max_steps)
-    steps = data.actions.shape[:2]
-    actions = world.from_env_actions(data.actions.reshape(-1, *data.actions.shape[2:]))
-    check_fit(f"The dataset {path}", world, data.observations.shape[2:], actions.shape[-1])
+    steps, shape = data.actions.shape[:2], data.actions.shape[2:]
+    # A single number may be the place of one of many actions
+    count = math.prod(shape) if shape else world.num_actions
+    check_fit(f"The dataset {path}", world, data.observations.shape[2:], count)
+    actions = world.from_env_actions(data.actions.reshape(-1, *shape))
     if len(data.lengths) < episodes:
         raise ConfigError(
             f"The dataset {path} has {len(data.lengths)} episodes; {episodes} were asked for."
