@@ -1,10 +1,18 @@
 """What README and docs say is true: the tree is the disk, scores are those of cards, results and papers."""
 
+import functools
+import inspect
 import json
 import re
+import shlex
+import subprocess
+import sys
+import textwrap
 
 import pytest
+import tyro
 
+from sensorium import cli, recipes, reproduce, zoo
 from sensorium.reproduce import counterparts
 from tests.tables import DOCS, README, ROOT, TABLES, place, prose, scores_of_papers
 
@@ -64,3 +72,115 @@ def test_tree_is_the_disk():
 def test_links_and_pictures_exist(page):
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+# Examples: each block of Python runs in a new process, each command is parsed, and run where it is quick
+
+FENCE = re.compile(r"^( *)```(python|sh)\n(.*?)^ *```", re.M | re.S)
+SOURCES = sorted((ROOT / "src/sensorium").rglob("*.py"))
+PYTHON = [
+    pytest.param(page, textwrap.dedent(block), id=f"{page.relative_to(ROOT)}")
+    for page in [*PAGES, *SOURCES]
+    for _, language, block in FENCE.findall(page.read_text())
+    if language == "python"
+]
+PLACEHOLDERS = {"AGENT": "cartpole-pi", "RECIPE": "cartpole-pi", "N": "2", "I": "1"}
+"""What stands for whatever one has; other words in capitals are files, folders and addresses."""
+SMALL = {
+    "eval": ["--episodes", "2"],
+    "show": ["--steps", "3"],
+    "bench": ["--population", "2", "--rollouts", "1", "--rounds", "1"],
+    "export": [],
+    "zoo": [],
+}
+"""Commands that are run, with what makes them small; to train, to serve and to rebuild tables takes minutes,
+and is what the tests of those commands do with small worlds."""
+
+
+def commands():
+    """Every command line of README, docs and the docstring of `sensorium.cli`, as words."""
+    texts = [
+        block
+        for page in PAGES
+        for _, language, block in FENCE.findall(page.read_text())
+        if language == "sh"
+    ]
+    for page in PAGES:
+        spans = re.findall(r"`(sensorium [a-z]+ [^`]*)`", prose(FENCE.sub("", page.read_text())))
+        texts += [" ".join(span.split()) for span in spans if "..." not in span]
+    texts += re.findall(r"sensorium (?:\S+ )*\S+", cli.__doc__)
+    for line in "\n".join(texts).splitlines():
+        words = shlex.split(line, comments=True)
+        if words[:1] == ["sensorium"]:
+            yield tuple(PLACEHOLDERS.get(word, word) for word in words[1:])
+
+
+COMMANDS = sorted(set(commands()))
+
+
+def test_examples_were_found():
+    assert len(PYTHON) >= 7
+    assert {words[0] for words in COMMANDS} == set(cli.COMMANDS)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_command_of_the_docs_is_understood(words, monkeypatch):
+    """Flags and values are parsed as `main` does, and agents, recipes and tables of these names exist."""
+
+    def only_parsed(command):
+        @functools.wraps(command)
+        def record(*arguments, **options):
+            return inspect.signature(command).bind(*arguments, **options).arguments
+
+        return record
+
+    stubs = {name: only_parsed(command) for name, command in cli.COMMANDS.items()}
+    asked = tyro.extras.subcommand_cli_from_dict(stubs, prog="sensorium", args=words)
+    for argument, known in {
+        "recipe": recipes.RECIPES,
+        "student": recipes.RECIPES,
+        "table": reproduce.TABLES,
+        "agent": {*zoo.names(), *recipes.RECIPES},
+        "teacher": zoo.names(),
+        "start": zoo.names(),
+    }.items():
+        value = asked.get(argument)
+        if value is not None and "/" not in str(value):  # a run or a file, made by another command
+            assert value in known, f"{argument}: {value}"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder in which the quick commands about CartPole have been run, all in one new process."""
+    folder = tmp_path_factory.mktemp("examples")
+    quick = [
+        [*words, *SMALL[words[0]]]
+        for words in COMMANDS
+        if words[0] in SMALL and not re.search("ant|carracing|gym:|json", " ".join(words))
+    ]
+    script = (
+        "import json, sys; from sensorium.cli import main\n"
+        "for words in json.loads(sys.argv[1]):\n"
+        "    sys.argv = ['sensorium', *words]; print(words, flush=True); main()\n"
+    )
+    run_in(folder, "-c", script, json.dumps(quick))
+    return folder
+
+
+def run_in(folder, *arguments):
+    """Run Python in a new process there; what it printed is in the message if it fails."""
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+def test_quick_commands_write_what_the_docs_say(folder):
+    assert (folder / "agent.onnx").is_file()
+    assert (folder / "out.mp4").is_file()
+
+
+@pytest.mark.parametrize(("page", "block"), PYTHON)
+def test_python_of_the_docs_runs(page, block, folder):
+    (folder / "example.py").write_text(block)
+    run_in(folder, "example.py")

@@ -1,7 +1,16 @@
-"""Stable-Baselines3, both ways: its models as teachers, and our agents behind its `predict`.
+"""Stable-Baselines3, both ways: its models as teachers (`load_model`), and our agents behind its `predict`.
 
-    model = load_model("ppo_ant.zip")
-    actions, state = Sb3Agent(sensorium.load("ant-pi")).predict(observations, state, episode_start)
+```python
+import numpy as np
+
+import sensorium
+from sensorium.bridges.sb3 import Sb3Agent
+
+agent = Sb3Agent(sensorium.load("cartpole-pi"))
+readings = np.zeros((3, 5), np.float32)  # three environments, five sensors
+actions, state = agent.predict(readings)
+actions, state = agent.predict(readings, state, episode_start=np.array([True, False, False]))
+```
 
 Reading a model of Stable-Baselines3 runs pickled code: read only files that you trust.
 """
@@ -9,7 +18,7 @@ Reading a model of Stable-Baselines3 runs pickled code: read only files that you
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -60,16 +69,25 @@ def load_model(path: Path | str) -> Any:
         ) from error
 
 
+@runtime_checkable
+class HasPolicy(Protocol):
+    """What `sensorium.load` gives: a policy, and what is known of it."""
+
+    @property
+    def policy(self) -> Policy:
+        """What acts."""
+
+
 class Sb3Agent:
     """One of our agents with the `predict` of Stable-Baselines3's models: any number of sensors.
 
     The state is the memory of every environment; pass back what the last call returned.
     """
 
-    def __init__(self, policy: Policy):
-        """Wrap a policy whose actions, in [-1, 1], are what the environment takes."""
-        self.policy = policy
-        self._step = jax.jit(jax.vmap(policy.step))
+    def __init__(self, agent: Policy | HasPolicy):
+        """Wrap an agent, or its policy alone, whose actions in [-1, 1] are what the environment takes."""
+        self.policy = agent if isinstance(agent, Policy) else agent.policy
+        self._step = jax.jit(jax.vmap(self.policy.step))
 
     def predict(
         self,

@@ -1,9 +1,16 @@
 """Perturbations as Gymnasium wrappers, for any environment that shows a flat Box, or pictures.
 
 ```python
+import gymnasium
+
+from sensorium import NoiseChannels, Shuffle, compose
+from sensorium.bridges.wrappers import PerturbObservation
+
 env = PerturbObservation(gymnasium.make("Pendulum-v1"), compose(NoiseChannels(5), Shuffle()))
-env = PerturbObservation(gymnasium.make("CarRacing-v3"), compose(Background("hills"), ShufflePatches()))
+readings, _ = env.reset(seed=0)  # eight of them, in any order
 ```
+
+Of pictures, such as CarRacing-v3's, `compose(Background("hills"), ShufflePatches())`.
 """
 
 from typing import Any

@@ -81,7 +81,7 @@ class Recipe:
         return make_world(self.env, self.perturbation, training_reward=self.training_reward)
 
     def draw_policy(self, key: Key) -> Policy:
-        """An agent with random weights, its code scaled as the perturbation asks."""
+        """An agent with random weights; trainers and `evaluate` scale its code as their perturbation asks."""
         world = self.make_world()
         return self.policy.build(world.senses, world.num_actions, key)
 

@@ -17,9 +17,13 @@ from sensorium.types import Action, PyTree, Senses
 class Agent:
     """A trained policy, what it was trained by, and what is known of it.
 
+    ```python
+    import sensorium
+
     agent = sensorium.load("cartpole-pi")
     carry = agent.initial_carry(5)
-    action, carry = agent(observation, carry)
+    action, carry = agent([0.1, -2.0, 0.3, 0.95, 1.2], carry)
+    ```
     """
 
     policy: Policy
