@@ -118,6 +118,11 @@ def commands():
 COMMANDS = sorted(set(commands()))
 
 
+def test_the_help_names_every_table_that_can_be_rebuilt():
+    named = re.search(r"table: One of (.*?)\.\n", inspect.getdoc(cli.reproduce), re.S).group(1)
+    assert sorted(re.split(r",\s+", named)) == sorted(reproduce.TABLES)
+
+
 def test_examples_were_found():
     assert len(PYTHON) >= 7
     assert {words[0] for words in COMMANDS} == set(cli.COMMANDS)

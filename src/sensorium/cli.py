@@ -167,7 +167,7 @@ def evaluate(
 
     Args:
         agent: A name of the zoo, a run directory, or a file.
-        episodes: How many, each from a start of its own; 1,000, or 100 in a world on the host.
+        episodes: How many, each from a start of its own; 1,000, or 100 in CarRacing and on the host.
         seed: Any whole number from 0 on; decides the starts and all noise.
         perturbation: What happens to the observations.
         env: Another world than that of the agent's recipe; `gym:` and an id for any of Gymnasium.
@@ -380,6 +380,8 @@ def main() -> None:
         say(str(interrupt) or "Stopped.")
         sys.exit(130)
     except Exception as error:
+        from sensorium.rollout import why_jax_failed
+
         if (sentence := why_jax_failed(error)) is None:
             raise
         say(sentence)
@@ -396,12 +398,3 @@ def check_arguments(arguments: list[str]) -> None:
         raise ConfigError(
             f"There is an empty argument after {flag or before!r}; say it or leave it out."
         )
-
-
-def why_jax_failed(error: Exception) -> str | None:
-    """A sentence for what the machine, and not the program, is to blame for; None for anything else."""
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
-        return "There is not enough memory for that: ask for fewer at a time."
-    from sensorium.rollout import missing_devices
-
-    return missing_devices()

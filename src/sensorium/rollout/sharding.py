@@ -45,8 +45,10 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def missing_devices() -> str | None:
-    """Why JAX has nothing to run on, in a sentence; None if it has a device."""
+def why_jax_failed(error: Exception) -> str | None:
+    """A sentence for what the machine, and not the program, is to blame for; None for anything else."""
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return "There is not enough memory for that: ask for fewer at a time."
     try:
         jax.local_devices()
     except (
