@@ -1,4 +1,4 @@
-"""AttentionNeuron for scalar sensors (AN section 3.1, eq. 1 to 4).
+"""AttentionNeuron for scalar sensors (AN section 3.2, eq. 1 and 2).
 
 Each sensor feeds its reading and the previous action to a small LSTM of its own, all with the same
 weights; attention with fixed queries pools what they say into a code of fixed length M:
@@ -13,7 +13,7 @@ The code is a sum over sensors, so it depends neither on their order nor on thei
 |---|---|
 | `num_queries` | M |
 | sensors | N |
-| `message_size` | d_k, the width of queries and keys |
+| `message_size` | d_q, the width of queries and keys |
 | `query_weight`, `key_weight` | W_q, W_k |
 
 Departures: none in the plain layer. `nonlinear_keys` adds the switch of NLA; `code_scale` is the factor
@@ -44,7 +44,7 @@ class Pooled(NamedTuple):
 
 
 def attend(queries: Float[Array, "D M"], keys: Float[Array, "D N"], scale: bool) -> Attention:
-    """Attention weights `tanh(Q Kᵀ)`, divided by √D inside the tanh if `scale` (AN eq. 3)."""
+    """Attention weights `tanh(Q Kᵀ)`, divided by √D inside the tanh if `scale` (AN eq. 2)."""
     scores = queries.T @ keys
     return jnp.tanh(scores / keys.shape[0] ** 0.5 if scale else scores)
 
@@ -133,7 +133,7 @@ class AttentionNeuron(eqx.Module):
     def queries(self) -> Float[Array, "D M"]:
         """The M queries: W_q times the positional table."""
         table = positional_table(self.num_queries, self.query_weight.shape[1])
-        queries = self.query_weight @ table.T  # AN eq. 1
+        queries = self.query_weight @ table.T  # AN eq. 2
         return queries if self.query_bias is None else queries + self.query_bias[:, None]
 
     def keys(self, hidden: Float[Array, "H N"]) -> Float[Array, "D N"]:
@@ -174,7 +174,7 @@ class AttentionNeuron(eqx.Module):
         """
         memory = self.lstm(observation, previous_action, memory)
         attention = self.attention(memory.hidden)
-        code = jnp.tanh(code_scale * (attention @ observation))  # AN eq. 4
+        code = jnp.tanh(code_scale * (attention @ observation))  # AN eq. 2
         return Pooled(code, memory, attention)
 
     def code(

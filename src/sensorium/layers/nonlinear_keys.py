@@ -1,7 +1,7 @@
 """Nonlinear attention (NLA): a nonlinear map of the keys, in two forms.
 
 The map is `K' = K² + 2K + q |1 + K|`, elementwise on the N x D keys, with `q` made from the queries by
-one learned linear map (NLA eq. 7). The forms differ in that map:
+one learned linear map (NLA eq. 3). The forms differ in that map:
 
 - `PublishedNonlinearKeys` maps the M query rows to one row for each of the N sensors. This is the only
   reading that meets the published parameter counts (M·N + N more than the plain layer: 85 for CartPole,
@@ -33,7 +33,7 @@ def nonlinear_map(keys: Float[Array, "..."], summary: Float[Array, "..."]) -> Fl
     Returns:
         The mapped keys.
     """
-    return keys**2 + 2 * keys + summary * jnp.abs(1 + keys)  # NLA eq. 7
+    return keys**2 + 2 * keys + summary * jnp.abs(1 + keys)  # NLA eq. 3
 
 
 class NonlinearKeys(eqx.Module):

@@ -1,4 +1,4 @@
-"""Where to look: patches of a picture vote for one another (AttentionAgent section 3.2, eq. 1 and 2).
+"""Where to look: patches of a picture vote for one another (AttentionAgent section 4.2, eq. 1).
 
 Every patch asks with a query and answers with a key; a patch's votes are what all patches give it, the sum
 down a column of the attention matrix whose rows are softmaxes:

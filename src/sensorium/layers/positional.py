@@ -1,4 +1,4 @@
-"""Fixed sinusoidal table that gives each query its own identity (AN section 3.1; Vaswani et al. 2017)."""
+"""Fixed sinusoidal table that gives each query its own identity (AN section 3.3; Vaswani et al. 2017)."""
 
 import numpy as np
 from jaxtyping import Float

@@ -1,4 +1,4 @@
-"""The small LSTM that every sensor carries, with weights shared by all of them (AN section 3.1).
+"""The small LSTM that every sensor carries, with weights shared by all of them (AN section 4).
 
 Arrays have features first and sensors last, (H, N): with `vmap(..., in_axes=-1, out_axes=-1)` a whole
 batch is then one plain matrix product, and everything else runs over contiguous memory.

@@ -1,4 +1,4 @@
-"""AttentionNeuron for pictures (AN section 3.2): every patch is a sensor that does not know its place.
+"""AttentionNeuron for pictures (AN sections 3.2 and 4): every patch is a sensor that does not know its place.
 
 A patch asks for attention by what moved in it, and gives what it looks like:
 

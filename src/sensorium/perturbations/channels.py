@@ -55,7 +55,10 @@ class Duplicate(Perturbation):
 
 @dataclasses.dataclass(frozen=True)
 class NoiseChannels(Perturbation):
-    """`count` more channels of Gaussian noise, drawn anew every step (AN section 4.1: 5 of 0.1)."""
+    """`count` more channels of Gaussian noise, drawn anew every step (AN section 4.1: 5 of 0.1).
+
+    The paper halves the sum over sensors there, too; here it stays as it is.
+    """
 
     count: int = 5
     sigma: float = 0.1

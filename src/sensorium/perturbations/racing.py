@@ -27,8 +27,8 @@ _BAR = 12  # rows of it that show speed and steering
 class HideRows(PicturePerturbation):
     """The lowest `rows` are black: the bar that shows speed and steering.
 
-    The AttentionNeuron agent of CarRacing was trained without it (AN section 4.4). It has to be hidden before
-    patches are shuffled, so this cannot be left to the agent.
+    The AttentionNeuron agent of CarRacing was trained without it, as the authors' code has it. It has to be
+    hidden before patches are shuffled, so this cannot be left to the agent.
     """
 
     rows: int = _BAR
@@ -86,7 +86,7 @@ class Background(PicturePerturbation):
 
 @dataclasses.dataclass(frozen=True)
 class NoiseBackground(PicturePerturbation):
-    """Uniform noise where the grass was, new in each pixel at every step (AttentionAgent section 4.3)."""
+    """Uniform noise where the grass was, new in each pixel at every step (AttentionAgent section 6)."""
 
     needs_colour = True
 
@@ -101,7 +101,7 @@ class NoiseBackground(PicturePerturbation):
 
 @dataclasses.dataclass(frozen=True)
 class Colour(PicturePerturbation):
-    """Other shades of road and grass each episode (AttentionAgent section 4.3).
+    """Other shades of road and grass each episode (AttentionAgent section 5.5).
 
     To the road, and to the darker of the two greens, a number is added, drawn from -`amount` to `amount`
     of full brightness; the same for red, green and blue, or one for each if `each_channel`.
@@ -139,7 +139,7 @@ class Colour(PicturePerturbation):
 
 @dataclasses.dataclass(frozen=True)
 class Bars(PicturePerturbation):
-    """A black bar on the left and one on the right, above the one below (AttentionAgent section 4.3)."""
+    """A black bar on the left and one on the right, above the one below (AttentionAgent section 5.5)."""
 
     width: float = 7.2
     """Of each, in pixels."""
@@ -159,7 +159,7 @@ class Bars(PicturePerturbation):
 
 @dataclasses.dataclass(frozen=True)
 class Blob(PicturePerturbation):
-    """A red square to the right of the car, where the paper has it (AttentionAgent section 4.3)."""
+    """A red square to the right of the car, where the paper has it (AttentionAgent section 5.5)."""
 
     top: float = 41.7
     left: float = 80.7

@@ -35,7 +35,7 @@ def grown(policy: SensoryPolicy, into: Policy) -> SensoryPolicy | None:
     lstm, old = large.lstm, small.lstm
     if left or lstm.hidden_size < units:
         return None
-    # Columns 2i and 2i + 1 of a table of E columns are 2ik and 2ik + 1 of one of kE (AN section 3.1)
+    # Columns 2i and 2i + 1 of a table of E columns are 2ik and 2ik + 1 of one of kE (AN section 3.3)
     column = np.arange(columns)
     place = 2 * times * (column // 2) + column % 2
     # Old units are deaf to new ones
