@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,13 @@ def test_imports_point_one_way():
                 if other != room and rank[other] >= rank[room]:
                     wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
     assert not wrong
+
+
+def test_contributors_are_told_the_same_order():
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    said = text[text.index("Imports point one way:") : text.index("`tests/test_architecture.py`")]
+    rooms = [set(names.split(", ")) for names in re.findall(r"`([^`]+)`", said)]
+    assert rooms == LAYERS[:-1]  # but for __main__
 
 
 def test_heavy_libraries_stay_in_their_rooms():
