@@ -18,6 +18,7 @@ from sensorium.errors import (
 )
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, as_population
 from sensorium.rollout import make_world, open_engine
+from sensorium.serialisation import save_pytree
 from sensorium.training import PpoConfig
 from sensorium.training.run import keys_of_tests
 from sensorium.training.teachers import AgentTeacher, Sb3Teacher
@@ -185,3 +186,13 @@ def test_teachers_are_not_trained_twice_or_resumed(run):
     tanh = dataclasses.replace(recipe, policy=FeedForwardConfig((8,)))
     with pytest.raises(ConfigError, match="trains agents that are clipped"):
         zoo.teach(tanh, run.parent / "odd3", quiet=True)
+
+
+def test_what_load_gives_acts_as_its_policy(tmp_path):
+    recipe = recipes.find("cartpole-pi")
+    path = tmp_path / "agent.safetensors"
+    save_pytree(path, recipe.draw_policy(jax.random.key(0)), {"recipe": recipe.to_json()})
+    loaded = zoo.load(path)
+    readings = np.ones((2, 5), np.float32)
+    expected, _ = sb3.Sb3Agent(loaded.policy).predict(readings)
+    np.testing.assert_array_equal(sb3.Sb3Agent(loaded).predict(readings)[0], expected)
