@@ -101,9 +101,11 @@ class WorldVectorEnv(VectorEnv):
     As in `PoolVectorEnv` nothing starts anew by itself:
 
     ```python
-    env = WorldVectorEnv("CarRacing", num_envs=16)
+    from sensorium.bridges.to_gymnasium import WorldVectorEnv
+
+    env = WorldVectorEnv("CartPoleSwingUpHarder", num_envs=16)
     observations, _ = env.reset(seed=0)
-    observations, rewards, terminated, truncated, _ = env.step(actions)
+    observations, rewards, terminated, truncated, _ = env.step(env.action_space.sample())
     observations, _ = env.reset(options={"reset_mask": terminated | truncated})
     ```
     """
