@@ -61,6 +61,15 @@ def senses_of(shape: tuple[int, ...]) -> Senses:
     return shape[0] if len(shape) == 1 else shape
 
 
+def in_words(senses: Senses) -> str:
+    """What agents sense, for a sentence; arrays that are no pictures come with what can be done about it."""
+    if isinstance(senses, int):
+        return f"{senses} scalar sensor(s)"
+    if len(senses) == 3:
+        return f"pictures of shape {senses}"
+    return f"arrays of shape {senses}, of which gymnasium.wrappers.FlattenObservation makes scalar sensors"
+
+
 def shape_of(senses: Senses) -> tuple[int, ...]:
     """The shape of observations: the other way round."""
     return (senses,) if isinstance(senses, int) else senses

@@ -35,7 +35,7 @@ def test_actions_are_mapped_to_what_the_environment_takes():
 def test_pictures_have_a_shape_but_no_sensors():
     world = make_world(WORLDS.format("Pictures"))
     assert world.observation_shape == (4, 5, 3)
-    with pytest.raises(ConfigError, match=r"arrays of shape \(4, 5, 3\); an agent of scalar"):
+    with pytest.raises(ConfigError, match=r"pictures of shape \(4, 5, 3\); an agent of scalar"):
         _ = world.num_sensors
     with pytest.raises(ConfigError, match="'3 copies' happens to scalar sensors, not to pictures"):
         make_world(WORLDS.format("Pictures"), Duplicate(3))

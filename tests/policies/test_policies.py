@@ -6,17 +6,22 @@ import numpy as np
 import pytest
 
 from sensorium.errors import AgentFileError, ConfigError, ObservationError
+from sensorium.perturbations import Occlude, Shuffle
 from sensorium.policies import (
+    AttentionAgentConfig,
     AttentionNeuronConfig,
+    ConvolutionalConfig,
     DeepSetsConfig,
     FeedForwardConfig,
     KeyMap,
     SetTransformerConfig,
+    VisionAttentionNeuronConfig,
     check_policy,
     from_vector,
     num_parameters,
     to_vector,
 )
+from sensorium.policies.policy import check_sensors
 
 ALL = {
     "plain": (AttentionNeuronConfig(), 913),
@@ -116,3 +121,19 @@ def test_vmap_over_agents_and_observations(paper_agent):
     )
     actions, _ = jax.vmap(paper_agent)(jnp.ones((7, 5)), carry)
     assert actions.shape == (7, 1)
+
+
+def test_a_matrix_is_no_picture_and_what_to_do_is_said():
+    advice = (
+        r"arrays of shape \(3, 4\), of which gymnasium.wrappers.FlattenObservation makes scalar"
+    )
+    for refused in (
+        lambda: check_sensors((3, 4)),
+        lambda: Shuffle().arriving((3, 4)),
+        lambda: Occlude().arriving((3, 4)),
+        lambda: AttentionAgentConfig().build((3, 4), 1, jax.random.key(0)),
+        lambda: ConvolutionalConfig().build((3, 4), 1, jax.random.key(0)),
+        lambda: VisionAttentionNeuronConfig().build((3, 4), 1, jax.random.key(0)),
+    ):
+        with pytest.raises(ConfigError, match=advice):
+            refused()

@@ -25,7 +25,7 @@ from sensorium.bridges.spaces import ActionMap, action_map, num_actions
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
-from sensorium.types import Senses, senses_of, shape_of
+from sensorium.types import Senses, in_words, senses_of, shape_of
 
 _NO_TIME_LIMIT = 10_000  # steps, where an environment sets none itself
 _STEPS_PER_SECOND = 60  # as PyBullet's worlds and most others
@@ -51,8 +51,7 @@ class HostWorld(World):
         shape = self.observation_shape
         if len(shape) != 1:
             raise ConfigError(
-                f"{self.name} shows arrays of shape {shape}; an agent of scalar sensors needs a flat "
-                "Box."
+                f"{self.name} shows {in_words(shape)}; an agent of scalar sensors needs a flat Box."
             )
         return shape[0]
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
-from sensorium.types import Action, Key, Picture, PyTree, Sensed, Senses, shape_of
+from sensorium.types import Action, Key, Picture, PyTree, Sensed, Senses, in_words, shape_of
 
 
 class Perturbation(abc.ABC):
@@ -127,8 +127,7 @@ def check_scalars(perturbation: Perturbation, senses: Senses) -> int:
     """The number of scalar sensors that `senses` are; ConfigError if they are pictures."""
     if not isinstance(senses, int):
         raise ConfigError(
-            f"{str(perturbation)!r} happens to scalar sensors, not to pictures of shape {senses}; "
-            "see sensorium.perturbations for what happens to pictures."
+            f"{str(perturbation)!r} happens to scalar sensors, not to {in_words(senses)}."
         )
     return senses
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations.perturbation import Perturbation
-from sensorium.types import Key, PyTree, Senses
+from sensorium.types import Key, PyTree, Senses, in_words
 
 
 class PicturePerturbation(Perturbation):
@@ -22,9 +22,9 @@ class PicturePerturbation(Perturbation):
     def shape_of(self, senses: Senses) -> tuple[int, int, int]:
         """Height, width and channels; ConfigError if `senses` are no pictures, or do not fit."""
         if not isinstance(senses, tuple) or len(senses) != 3:
-            what = f"{senses} scalar sensors" if isinstance(senses, int) else f"arrays of {senses}"
             raise ConfigError(
-                f"{str(self)!r} happens to pictures of height x width x channels, not to {what}."
+                f"{str(self)!r} happens to pictures of height x width x channels, not to "
+                f"{in_words(senses)}."
             )
         height, width, channels = senses
         if self.needs_colour and channels != 3:

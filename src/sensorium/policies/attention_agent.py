@@ -21,7 +21,7 @@ from sensorium.layers.lstm import Memory
 from sensorium.layers.top_places import top_places
 from sensorium.policies.policy import PolicyConfig, Trace, check_picture
 from sensorium.policies.seeing import SeeingPolicy
-from sensorium.types import Key, Picture, Senses
+from sensorium.types import Key, Picture, Senses, in_words
 
 
 class AttentionAgent(SeeingPolicy):
@@ -45,7 +45,8 @@ class AttentionAgent(SeeingPolicy):
         """
         if not isinstance(senses, tuple) or len(senses) != 3 or senses[2] != self.channels:
             raise ConfigError(
-                f"An AttentionAgent sees pictures of height x width x {self.channels}, not {senses}."
+                f"An AttentionAgent sees pictures of height x width x {self.channels}, not "
+                f"{in_words(senses)}."
             )
         self._check_size(*senses[:2])
         return self.lstm.initial_memory()

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from sensorium.errors import ConfigError
 from sensorium.layers import Convolution, Linear
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_picture
-from sensorium.types import Action, Key, Picture, Senses
+from sensorium.types import Action, Key, Picture, Senses, in_words
 
 
 class ConvolutionalPolicy(Policy):
@@ -87,7 +87,8 @@ class ConvolutionalConfig(PolicyConfig):
         """
         if not isinstance(senses, tuple) or len(senses) != 3:
             raise ConfigError(
-                f"A convolutional agent sees pictures of height x width x channels, not {senses}."
+                f"A convolutional agent sees pictures of height x width x channels, not "
+                f"{in_words(senses)}."
             )
         if not len(self.channels) == len(self.windows) == len(self.strides):
             raise ConfigError(

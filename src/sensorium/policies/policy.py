@@ -28,6 +28,7 @@ from sensorium.types import (
     PyTree,
     Sensed,
     Senses,
+    in_words,
 )
 
 
@@ -258,9 +259,8 @@ def check_sensors(senses: Senses, expected: int | None = None, why: str = "") ->
         ConfigError: They are pictures, fewer than one, or not as many as expected.
     """
     if not isinstance(senses, int):
-        raise ConfigError(
-            f"An agent of scalar sensors cannot see pictures of shape {senses}; an AttentionAgent can."
-        )
+        able = "; an AttentionAgent can" if len(senses) == 3 else ""
+        raise ConfigError(f"An agent of scalar sensors cannot see {in_words(senses)}{able}.")
     if senses < 1:
         raise ConfigError(f"An agent needs at least one sensor, got {senses}.")
     if expected is not None and senses != expected:

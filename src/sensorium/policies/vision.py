@@ -25,7 +25,7 @@ from sensorium.layers.top_places import top_places
 from sensorium.layers.vision_attention import grid
 from sensorium.policies.policy import PolicyConfig, Trace, check_picture
 from sensorium.policies.seeing import SeeingPolicy
-from sensorium.types import Action, Key, Picture, Scalar, Senses
+from sensorium.types import Action, Key, Picture, Scalar, Senses, in_words
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
 
@@ -243,5 +243,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
 def _size_of(senses: Senses) -> tuple[int, int]:
     """Height and width; ConfigError if `senses` are no pictures."""
     if isinstance(senses, int) or len(senses) != 3 or senses[2] not in (1, 3):
-        raise ConfigError(f"The agent sees pictures of height x width x 3 (or 1), not {senses}.")
+        raise ConfigError(
+            f"The agent sees pictures of height x width x 3 (or 1), not {in_words(senses)}."
+        )
     return senses[0], senses[1]
