@@ -51,6 +51,14 @@ def shown(value: float, decimals: int = 0) -> str:
     return f"{value:.2g}"
 
 
+def with_unit(value: float) -> str:
+    """A number from 0 on with two digits or three, in thousands (k) or millions (M) where it is so large."""
+    for size, unit in ((1e6, " M"), (1e3, " k")):
+        if value >= 0.9995 * size:
+            return shown(value / size) + unit
+    return shown(value)
+
+
 def significant(value: float, digits: int = 7) -> float:
     """`value` with as many digits as float32 holds, so that JSON does not spell out its rounding."""
     return float(f"{value:.{digits}g}")

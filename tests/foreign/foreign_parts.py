@@ -138,7 +138,6 @@ class Climb(sensorium.Trainer):
     def __init__(self, config: "ClimbConfig", context: Any):
         self.config, self.context = config, context
         self._like = context.draw(jax.random.key(0))
-        self.steps_per_generation = 2 * 8 * context.engine.world.max_steps
 
     def init(self, key):
         key, key_draw = jax.random.split(key)
@@ -150,9 +149,10 @@ class Climb(sensorium.Trainer):
         both = jnp.stack([state.best, tried])
         policies = eqx.filter_vmap(lambda vector: from_vector(vector, self._like))(both)
         keys = jax.random.split(key_episodes, 8)
-        returns = jnp.asarray(self.context.engine.returns(policies, keys)).mean(axis=1)
+        totals = self.context.engine.totals(policies, keys)
+        returns = jnp.asarray(totals.returns).mean(axis=1)
         winner = jnp.argmax(returns)
-        metrics = Metrics(returns.max(), returns.mean(), {})
+        metrics = Metrics(int(totals.steps.sum()), {"best": returns.max(), "mean": returns.mean()})
         return ClimbState(both[winner], returns[winner], key), metrics
 
     def candidates(self, state):

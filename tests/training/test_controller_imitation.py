@@ -139,7 +139,7 @@ def test_it_drives():
     learning = trainer(config, AttentionAgentConfig(), world, load("carracing-teacher").policy)
     (_, end), (metrics,) = generations(learning, 1)
     assert end.remembered.seen.shape == (2, world.max_steps, 20)
-    assert np.isfinite(float(metrics.mean))
+    assert np.isfinite(float(metrics.figures["mean"]))
     assert np.isfinite(flat(end.student)).all()
 
 

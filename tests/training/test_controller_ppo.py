@@ -87,7 +87,7 @@ def test_it_drives():
     config = ControllerPpoConfig(rollouts=2, window=500, windows=3, groups=1, epochs=1)
     _, (_, end), (metrics,) = learn(config, AttentionAgentConfig(), 1, CarRacing().for_training())
     assert int(end.windows) == 3
-    assert np.isfinite(float(metrics.mean))
+    assert np.isfinite(float(metrics.figures["mean"]))
     assert np.isfinite(flat(end.policy)).all()
 
 

@@ -52,7 +52,7 @@ def test_the_student_comes_to_do_what_the_teacher_does():
     state, losses = learning.init(jax.random.key(0)), []
     for _ in range(10):
         state, metrics = learning.step(state)
-        losses.append(float(metrics.extra["loss"]))
+        losses.append(float(metrics.figures["loss"]))
     assert losses[-1] < 0.5 * losses[0]
 
 
@@ -62,7 +62,7 @@ def test_the_teacher_takes_its_hand_off_the_wheel():
         state, shares = learning.init(jax.random.key(0)), []
         for _ in expected:
             state, metrics = learning.step(state)
-            shares.append(float(metrics.extra["teacher"]))
+            shares.append(float(metrics.figures["teacher"]))
         assert shares == expected
 
 

@@ -129,7 +129,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path, monkeypatch):
         trainer = recipe.make_trainer(engine, tmp_path)
         state, metrics = trainer.step(trainer.init(jax.random.key(0)))
         assert lives.read_text() == ""
-        assert np.isfinite(metrics.mean)
+        assert np.isfinite(metrics.figures["mean"])
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.student))
 
 

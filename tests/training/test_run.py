@@ -368,8 +368,6 @@ def test_training_on_perturbed_senses(tmp_path):
 class Standing(Trainer):
     """Always has the same candidates: one agent of one weight each."""
 
-    steps_per_generation = 1
-
     def __init__(self, *weights):
         self._weights = jnp.float32(weights)
 
@@ -377,7 +375,7 @@ class Standing(Trainer):
         return self._weights
 
     def step(self, state):
-        return state, Metrics(jnp.zeros(()), jnp.zeros(()), {})
+        return state, Metrics(0, {})
 
     def candidates(self, state):
         agent = FeedForwardConfig(()).build(1, 1, jax.random.key(0))

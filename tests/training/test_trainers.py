@@ -127,7 +127,7 @@ def test_evolution_goes_back_to_where_it_did_worst():
         state, metrics = trainer.step(state)
     returns = engine.returns(trainer.candidates(state), state.hard.keys)[0]
     np.testing.assert_allclose(returns, state.hard.returns, atol=1e-3)
-    assert metrics.extra["hard"] == pytest.approx(float(np.mean(returns)), abs=1e-3)
+    assert metrics.figures["hard"] == pytest.approx(float(np.mean(returns)), abs=1e-3)
     elsewhere = jax.random.split(jax.random.key(9), 200)
     usual = engine.returns(trainer.candidates(state), elsewhere)[0]
     # The 8 worst of 64 and more
@@ -138,7 +138,7 @@ def test_evolution_without_replays_remembers_nothing():
     trainer = EVOLUTION.build(context(draw_follower, DeviceEngine(FollowWorld())))
     state, metrics = trainer.step(trainer.init(jax.random.key(0)))
     assert len(state.hard.returns) == 0
-    assert "hard" not in metrics.extra
+    assert "hard" not in metrics.figures
 
 
 @pytest.mark.parametrize(
@@ -165,10 +165,11 @@ class Failing(DeviceEngine):
         super().__init__(world)
         self._individuals, self._change = individuals, change
 
-    def returns(self, policies, keys):
-        returns = super().returns(policies, keys).copy()
+    def totals(self, policies, keys):
+        totals = super().totals(policies, keys)
+        returns = totals.returns.copy()
         returns[self._individuals] = self._change(returns)
-        return returns
+        return totals._replace(returns=returns)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38])

@@ -1,6 +1,7 @@
 """Policies x worlds -> returns."""
 
 from sensorium.rollout.device import Episode as Episode
+from sensorium.rollout.device import Totals as Totals
 from sensorium.rollout.device import run_episode as run_episode
 from sensorium.rollout.device import run_episodes as run_episodes
 from sensorium.rollout.device import run_population as run_population

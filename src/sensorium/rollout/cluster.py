@@ -17,13 +17,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from sensorium.envs import World
 from sensorium.errors import ClusterError, MissingExtraError, SensoriumError
 from sensorium.policies import Policy, as_population
 from sensorium.rollout.address import answers
-from sensorium.rollout.device import Episode
+from sensorium.rollout.device import Episode, Totals
 from sensorium.rollout.engine import Engine
 from sensorium.types import Keys, PyTree
 
@@ -44,7 +43,7 @@ class Portion:
     parameters: PyTree
     key_data: np.ndarray
     whole: bool
-    """Whether episodes are wanted in full, or their returns alone."""
+    """Whether episodes are wanted in full, or their totals alone."""
 
 
 class ClusterEngine(Engine):
@@ -99,9 +98,14 @@ class ClusterEngine(Engine):
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
         return jax.tree.map(lambda leaf: leaf[0], self.run_population(as_population(policy), keys))
 
-    def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
+    def totals(self, policies: Policy, keys: Keys) -> Totals:
         rows = self._grid(policies, keys, whole=False)
-        return np.concatenate([np.concatenate(row, axis=1) for row in rows])
+        return Totals(
+            *(
+                np.concatenate([np.concatenate([part[field] for part in row], 1) for row in rows])
+                for field in range(2)
+            )
+        )
 
     def close(self) -> None:
         """Leave the cluster, if it was joined by this engine."""
@@ -164,7 +168,7 @@ def _run(portion: Portion) -> Any:
     policies = eqx.combine(jax.tree.map(jnp.asarray, portion.parameters), portion.static)
     keys = jax.random.wrap_key_data(jnp.asarray(portion.key_data))
     if not portion.whole:
-        return engine.returns(policies, keys)
+        return tuple(engine.totals(policies, keys))
     return tuple(np.asarray(leaf) for leaf in engine.run_population(policies, keys))
 
 

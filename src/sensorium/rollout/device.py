@@ -10,6 +10,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment
@@ -26,6 +27,15 @@ class Episode(NamedTuple):
     """Steps until the end."""
     rewards: Float[Array, "... T"]
     """Reward of each step, zero after the end."""
+
+
+class Totals(NamedTuple):
+    """What finished episodes amount to; batched engines add leading axes."""
+
+    returns: Float[Array | np.ndarray, "..."]
+    """Sum of the rewards."""
+    steps: Int[Array | np.ndarray, "..."]
+    """Until the end."""
 
 
 class Running(NamedTuple):

@@ -13,12 +13,11 @@ from collections.abc import Callable
 import jax
 import numpy as np
 from jax.experimental.multihost_utils import process_allgather
-from jaxtyping import Float
 
 from sensorium.errors import ClusterError, ConfigError
 from sensorium.policies import Policy
 from sensorium.rollout.address import answers
-from sensorium.rollout.device import Episode
+from sensorium.rollout.device import Episode, Totals
 from sensorium.rollout.engine import Engine
 from sensorium.types import Keys, PyTree
 
@@ -110,8 +109,8 @@ class DistributedEngine(Engine):
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
         return self._shared(lambda share: self._local.run_episodes(policy, share), keys)
 
-    def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
-        return self._shared(lambda share: self._local.returns(share, keys), policies)
+    def totals(self, policies: Policy, keys: Keys) -> Totals:
+        return self._shared(lambda share: self._local.totals(share, keys), policies)
 
     def anywhere(self, flag: bool) -> bool:
         return bool(np.any(_exchange(np.asarray(flag))))

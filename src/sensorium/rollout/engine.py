@@ -13,13 +13,14 @@ The same keys give the same returns whatever the number of devices, workers or m
 import abc
 from types import TracebackType
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
 from sensorium.envs import Environment, World
 from sensorium.policies import Policy
-from sensorium.rollout.device import Episode, run_population
-from sensorium.rollout.sharding import episodes_of_policy, returns_of_population
+from sensorium.rollout.device import Episode, Totals, run_population
+from sensorium.rollout.sharding import episodes_of_policy, totals_of_population
 from sensorium.types import Keys
 
 
@@ -50,9 +51,14 @@ class Engine(abc.ABC):
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
         """One policy, an episode for each of R keys; results have a leading axis R."""
 
+    def totals(self, policies: Policy, keys: Keys) -> Totals:
+        """Returns and steps of `run_population`, as NumPy arrays; some engines find them sooner."""
+        episodes = self.run_population(policies, keys)
+        return Totals(np.asarray(episodes.total), np.asarray(episodes.length))
+
     def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
-        """The returns of `run_population` alone, which some engines find sooner."""
-        return np.asarray(self.run_population(policies, keys).total)
+        """The returns alone."""
+        return np.asarray(self.totals(policies, keys).returns)
 
     def anywhere(self, flag: bool) -> bool:
         """Whether `flag` is true in any of the processes that run the same program."""
@@ -85,5 +91,5 @@ class DeviceEngine(Engine):
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
         return episodes_of_policy(policy, self.world, keys)
 
-    def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
-        return np.asarray(returns_of_population(policies, self.world, keys))
+    def totals(self, policies: Policy, keys: Keys) -> Totals:
+        return jax.tree.map(np.asarray, totals_of_population(policies, self.world, keys))

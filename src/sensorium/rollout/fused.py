@@ -31,7 +31,7 @@ from sensorium.layers import (
     nonlinear_map,
 )
 from sensorium.policies import Controller, FeedForwardPolicy, Policy, SensoryPolicy
-from sensorium.rollout.device import run_population
+from sensorium.rollout.device import Totals, run_population
 from sensorium.types import Key, Keys, PyTree
 
 Row = Float[Array, "... P R"]
@@ -50,7 +50,14 @@ def supports(policy: Policy) -> bool:
 def fused_returns(
     policies: Policy, world: Environment, keys: Keys, block_episodes: int = 512
 ) -> Float[Array, "P R"]:
-    """Returns of P policies on R episodes each, the same R keys for all.
+    """The returns of `fused_totals`."""
+    return jnp.asarray(fused_totals(policies, world, keys, block_episodes).returns)
+
+
+def fused_totals(
+    policies: Policy, world: Environment, keys: Keys, block_episodes: int = 512
+) -> Totals:
+    """Returns and steps of P policies on R episodes each, the same R keys for all.
 
     Args:
         policies: A policy whose parameters have a leading axis P.
@@ -59,10 +66,11 @@ def fused_returns(
         block_episodes: About how many episodes are stepped together; their state should fit the cache.
 
     Returns:
-        The sum of rewards of every episode.
+        Both with leading axes P, R.
     """
     if not supports(policies):
-        return run_population(policies, world, keys).total
+        episodes = run_population(policies, world, keys)
+        return Totals(episodes.total, episodes.length)
     parameters, static = eqx.partition(policies, eqx.is_inexact_array)
     size = jax.tree.leaves(parameters)[0].shape[0]
     block_size = max(1, min(block_episodes // len(keys), size))
@@ -72,14 +80,14 @@ def fused_returns(
         padded = jnp.concatenate([leaf, jnp.repeat(leaf[:1], padding, axis=0)])
         return padded.reshape(-1, block_size, *leaf.shape[1:])
 
-    def run(block: PyTree) -> Float[Array, "P R"]:
-        return _block_returns(eqx.combine(block, static), world, keys)
+    def run(block: PyTree) -> Totals:
+        return _block_totals(eqx.combine(block, static), world, keys)
 
     totals = jax.lax.map(run, jax.tree.map(to_blocks, parameters))
-    return totals.reshape(-1, keys.shape[0])[:size]
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, keys.shape[0])[:size], totals)
 
 
-def _block_returns(policies: Policy, world: Environment, keys: Keys) -> Float[Array, "P R"]:
+def _block_totals(policies: Policy, world: Environment, keys: Keys) -> Totals:
     size, params = jax.tree.leaves(policies)[0].shape[0], world.default_params
     key_pairs = jax.vmap(jax.random.split)(keys)  # (R, 2)
     observation, world_state = jax.vmap(lambda key: world.reset_env(key, params), out_axes=-1)(
@@ -106,13 +114,17 @@ def _block_returns(policies: Policy, world: Environment, keys: Keys) -> Float[Ar
         observation, world_state, reward, done = advance_population(
             step_keys, now.world_state, action
         )
-        total = now.total + jnp.where(now.alive, reward, 0.0)
-        return _Running(observation, world_state, carry, now.alive & ~done, total), None
+        totals = Totals(
+            now.totals.returns + jnp.where(now.alive, reward, 0.0),
+            now.totals.steps + now.alive.astype(jnp.int32),
+        )
+        return _Running(observation, world_state, carry, now.alive & ~done, totals), None
 
     shape = (size, len(keys))
-    start = _Running(observation, world_state, carry, jnp.ones(shape, bool), jnp.zeros(shape))
+    nothing = Totals(jnp.zeros(shape), jnp.zeros(shape, jnp.int32))
+    start = _Running(observation, world_state, carry, jnp.ones(shape, bool), nothing)
     last, _ = jax.lax.scan(step, start, jnp.arange(world.max_steps))
-    return last.total
+    return last.totals
 
 
 class _Running(NamedTuple):
@@ -120,7 +132,7 @@ class _Running(NamedTuple):
     world_state: PyTree
     carry: PyTree
     alive: Array
-    total: Array
+    totals: Totals
 
 
 def _batch_last(policies: Policy, num_sensors: int, num_rollouts: int) -> tuple[PyTree, BatchStep]:

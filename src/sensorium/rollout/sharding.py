@@ -7,13 +7,14 @@ from pathlib import Path
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, Float
 
 from sensorium.envs import Environment
 from sensorium.policies import Policy
-from sensorium.rollout.device import Episode, run_episodes
-from sensorium.rollout.fused import fused_returns
+from sensorium.rollout.device import Episode, Totals, run_episodes
+from sensorium.rollout.fused import fused_totals
 from sensorium.types import Keys, PyTree
 
 _SHARE = "share"
@@ -131,7 +132,13 @@ def _mesh(rows: int) -> Mesh:
 
 @eqx.filter_jit
 def returns_of_population(policies: Policy, world: Environment, keys: Keys) -> Float[Array, "P R"]:
-    """Returns of P policies on R episodes each, computed on all devices.
+    """The returns of `totals_of_population`."""
+    return jnp.asarray(totals_of_population(policies, world, keys).returns)
+
+
+@eqx.filter_jit
+def totals_of_population(policies: Policy, world: Environment, keys: Keys) -> Totals:
+    """Returns and steps of P policies on R episodes each, computed on all devices.
 
     The result does not depend on the number of devices.
 
@@ -141,12 +148,12 @@ def returns_of_population(policies: Policy, world: Environment, keys: Keys) -> F
         keys: R random keys, the same episodes for all policies (common random numbers).
 
     Returns:
-        Sum of rewards of every episode.
+        Both with leading axes P, R.
     """
     parameters, static = eqx.partition(policies, eqx.is_inexact_array)
 
-    def share(parameters: PyTree) -> Float[Array, "P R"]:
-        return fused_returns(eqx.combine(parameters, static), world, keys)
+    def share(parameters: PyTree) -> Totals:
+        return fused_totals(eqx.combine(parameters, static), world, keys)
 
     return over_devices(share, parameters, jax.tree.leaves(parameters)[0].shape[0])
 

@@ -144,8 +144,6 @@ class Batch(NamedTuple):
 class Cloning(Trainer):
     """Cloning of one teacher."""
 
-    steps_per_generation: int
-
     def __init__(
         self,
         config: CloningConfig,
@@ -159,7 +157,6 @@ class Cloning(Trainer):
         self.engine = engine
         self.teacher = teacher
         self.directory = directory
-        self.steps_per_generation = config.batches * config.batch * config.steps
         updates = config.total_batches * (config.steps // config.window)
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(config.gradient_clip),
@@ -167,6 +164,7 @@ class Cloning(Trainer):
         )
         self._sequences: Sequences | None = None  # gathered by the first step
         self._rounds = 0  # of DAgger that are among them
+        self._env_steps = 0  # simulated in this generation
 
     def init(self, key: Key) -> CloningState:
         key, key_student, key_probe = jax.random.split(key, 3)
@@ -176,8 +174,9 @@ class Cloning(Trainer):
 
     def step(self, state: CloningState) -> tuple[CloningState, Metrics]:
         """A round of DAgger if it is time, then the batches of a generation."""
+        self._env_steps = 0
         sequences = self._gather(state)
-        figures = []
+        told_of = []
         key, key_choice = jax.random.split(state.key)
         chosen = np.asarray(
             jax.random.randint(
@@ -187,11 +186,11 @@ class Cloning(Trainer):
         for rows in chosen:
             key, key_batch = jax.random.split(key)
             state, told = self._learn(state, _batch(sequences, rows), key_batch)
-            figures.append(told)
+            told_of.append(told)
         state = state._replace(key=key, generation=state.generation + 1)
-        extra = jax.tree.map(lambda *values: jnp.asarray(np.mean(values)), *figures)
-        loss = extra["loss"]
-        return state, Metrics(-loss, -loss, extra | {"sequences": len(sequences.lengths)})
+        figures = jax.tree.map(lambda *values: jnp.asarray(np.mean(values)), *told_of)
+        figures = figures | {"sequences": len(sequences.lengths)}
+        return state, Metrics(self._env_steps, figures)
 
     def candidates(self, state: CloningState) -> Policy:
         """The student, or the mean of the last ones."""
@@ -207,7 +206,9 @@ class Cloning(Trainer):
             )
             with contextlib.closing(HostEngine(world, workers=self.engine.workers)) as engine:
                 folder = self.directory / "demonstrations"
+                collected = folder.exists()
                 shown = collect(folder, self.teacher, engine, config.episodes)
+            self._env_steps += 0 if collected else int(shown.lengths.sum())
             known.append(self._labelled(shown))
         due = int(state.generation) // config.dagger_every if config.dagger_every else 0
         due += not config.episodes
@@ -218,6 +219,7 @@ class Cloning(Trainer):
                 seen = Transcript(**load_arrays(file))
             else:
                 seen = self._let_student_act(state)
+                self._env_steps += int(seen.lengths.sum())
                 save_arrays(file, seen._asdict())
             known.append(self._labelled(seen))
         self._sequences = join(*known)

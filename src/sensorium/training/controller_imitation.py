@@ -128,7 +128,6 @@ class ControllerImitation(Trainer):
     ):
         """Set up; see `ControllerImitationConfig.build`."""
         self.config, self.draw, self.world, self.teacher = config, draw, world, teacher
-        self.steps_per_generation = config.rollouts * world.max_steps
         self._weights = np.array(config.action_weights or [1.0] * world.num_actions, np.float32)
         self._noise = np.resize(np.array(config.action_noise, np.float32), config.rollouts)
         once = optax.cosine_decay_schedule(config.learning_rate, config.updates, alpha=0.01)
@@ -183,8 +182,13 @@ class ControllerImitation(Trainer):
         state = ControllerImitationState(
             student, mean, optimizer, remembered, state.generation + 1, key
         )
-        more = {"loss": jnp.asarray(np.mean(losses)), "teacher": jnp.asarray(share)}
-        return state, Metrics(jnp.max(earned), jnp.mean(earned), more)
+        figures = {
+            "best": jnp.max(earned),
+            "mean": jnp.mean(earned),
+            "loss": jnp.asarray(np.mean(losses)),
+            "teacher": jnp.asarray(share),
+        }
+        return state, Metrics(int(np.sum(lived.alive)), figures)
 
     def candidates(self, state: ControllerImitationState) -> Policy:
         """The mean of the last students."""

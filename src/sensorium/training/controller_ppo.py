@@ -153,7 +153,6 @@ class ControllerPpo(Trainer):
     def __init__(self, config: ControllerPpoConfig, draw: DrawPolicy, world: Environment):
         """Set up; see `ControllerPpoConfig.build`."""
         self.config, self.draw, self.world = config, draw, world
-        self.steps_per_generation = config.rollouts * config.window * config.windows
         self._cohorts = world.max_steps // config.window
         updates = config.total_windows * config.epochs * config.groups
         rate = optax.linear_schedule(config.learning_rate, config.learning_rate / 20, updates)
@@ -207,11 +206,10 @@ class ControllerPpo(Trainer):
                 state, before, jax.tree.map(_gather, *lived), exploration, key_learn
             )
             figures.append(figure)
-        extra = {
-            name: jnp.asarray(np.mean([each[name] for each in figures])) for name in figures[0]
-        }
+        env_steps = int(sum(each.pop("env_steps") for each in figures))
+        means = {name: np.mean([each[name] for each in figures]) for name in figures[0]}
         earned = jnp.asarray(np.concatenate(returns or [np.full(1, np.nan, np.float32)]))
-        return state, Metrics(jnp.max(earned), jnp.mean(earned), extra)
+        return state, Metrics(env_steps, {"best": earned.max(), "mean": earned.mean()} | means)
 
     def candidates(self, state: Learner) -> Policy:
         """The mean of the last agents, without exploration."""
@@ -332,6 +330,7 @@ class ControllerPpo(Trainer):
             "divergence": np.asarray(divergence),
             "explained": np.asarray(explained),
             "exploration": np.asarray(jnp.exp(exploration)),
+            "env_steps": np.sum(moments.alive),
         }
 
     @partial(jax.jit, static_argnames="self")

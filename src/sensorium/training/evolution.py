@@ -24,7 +24,7 @@ from sensorium.rollout import Engine
 from sensorium.seeding import stream
 from sensorium.training.strategies import Strategy, StrategyConfig
 from sensorium.training.trainer import DrawPolicy, Metrics, Trainer, TrainerConfig, TrainingContext
-from sensorium.types import Key, Keys, PyTree
+from sensorium.types import Key, Keys, PyTree, Scalar
 
 Population = Float[Array, "P parameters"]
 
@@ -100,7 +100,6 @@ class Evolution(Trainer):
         self.engine = engine
         self._like = draw(jax.random.key(0))  # for its architecture
         self.strategy = Strategy(config.strategy, config.population, num_parameters(self._like))
-        self.steps_per_generation = config.population * config.rollouts * engine.world.max_steps
 
     def init(self, key: Key) -> EvolutionState:
         """Start around zeros, or around what is drawn."""
@@ -113,19 +112,22 @@ class Evolution(Trainer):
 
     def step(self, state: EvolutionState) -> tuple[EvolutionState, Metrics]:
         """One generation; WorldError if no individual has a finite fitness."""
+        scouted = 0
         if self.config.replays and bool(jnp.isinf(state.hard.returns).all()):
-            state = self._scout(state)
+            state, scouted = self._scout(state)
         population, episodes, again, asked, key_tell = self._ask(state)
-        returns = _without_failures(self.engine.returns(self._policies(population), episodes))
-        return self._tell(asked, key_tell, population, episodes, again, returns)
+        totals = self.engine.totals(self._policies(population), episodes)
+        returns = _without_failures(np.asarray(totals.returns))
+        state, figures = self._tell(asked, key_tell, population, episodes, again, returns)
+        return state, Metrics(scouted + int(np.sum(totals.steps, dtype=np.int64)), figures)
 
-    def _scout(self, state: EvolutionState) -> EvolutionState:
-        """Find starts where the centre does badly."""
+    def _scout(self, state: EvolutionState) -> tuple[EvolutionState, int]:
+        """Find starts where the centre does badly, in how many steps."""
         key, key_episodes = jax.random.split(state.key)
         episodes = jax.random.split(key_episodes, self.config.scouted)
-        returns = self.engine.returns(self.candidates(state), episodes)[0]
-        hard = self._worst(Hard(episodes, jnp.asarray(returns)))
-        return state._replace(key=key, hard=hard)
+        totals = self.engine.totals(self.candidates(state), episodes)
+        hard = self._worst(Hard(episodes, jnp.asarray(totals.returns[0])))
+        return state._replace(key=key, hard=hard), int(np.sum(totals.steps, dtype=np.int64))
 
     def _worst(self, tried: Hard) -> Hard:
         """Those to remember."""
@@ -154,20 +156,23 @@ class Evolution(Trainer):
         episodes: Keys,
         again: Int[Array, " replays"],
         returns: Float[Array, "P R"],
-    ) -> tuple[EvolutionState, Metrics]:
+    ) -> tuple[EvolutionState, dict[str, Scalar]]:
         """What each was worth, and where they did badly."""
         fitness = jnp.mean(returns, axis=1)
         strategy = self.strategy.tell(key, population, fitness, asked.strategy)
-        extra = {"fitness_std": jnp.std(fitness)}
+        figures = {
+            "best": jnp.max(fitness),
+            "mean": jnp.mean(fitness),
+            "fitness_std": jnp.std(fitness),
+        }
         hard, replays = asked.hard, self.config.replays
         if replays:
             there = jnp.mean(returns, axis=0)
             seen = Hard(hard.keys, hard.returns.at[again].set(there[:replays]))
             fresh = Hard(episodes[replays:], there[replays:])
             hard = self._worst(jax.tree.map(lambda *leaves: jnp.concatenate(leaves), seen, fresh))
-            extra["hard"] = jnp.mean(hard.returns)
-        metrics = Metrics(jnp.max(fitness), jnp.mean(fitness), extra)
-        return EvolutionState(strategy, asked.key, hard), metrics
+            figures["hard"] = jnp.mean(hard.returns)
+        return EvolutionState(strategy, asked.key, hard), figures
 
     def candidates(self, state: EvolutionState) -> Policy:
         """The centre of the search."""

@@ -91,7 +91,6 @@ class HostPpo(Trainer):
         self.draw = draw
         self.engine = engine
         self.world = world
-        self.steps_per_generation = config.rollouts * config.horizon * config.rounds
         falling = config.total_rounds * config.epochs * updates
         self._optimizer, self._critic_optimizer = (
             optax.chain(
@@ -124,4 +123,5 @@ def mean_of(figures: list[dict[str, Any]]) -> dict[str, Any]:
 def summed_up(lanes: Lanes, figures: list[dict[str, Any]]) -> Metrics:
     """What a generation says of itself: returns of the episodes that ended, and figures of its rounds."""
     returns = jnp.asarray(lanes.returns or [jnp.nan])
-    return Metrics(jnp.max(returns), jnp.mean(returns), mean_of(figures))
+    reached = {"best": jnp.max(returns), "mean": jnp.mean(returns)}
+    return Metrics(lanes.env_steps, reached | mean_of(figures))

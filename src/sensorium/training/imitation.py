@@ -122,7 +122,6 @@ class Imitation(Trainer):
     ):
         """Set up; see `ImitationConfig.build`."""
         self.config, self.draw, self.world, self.teacher = config, draw, world, teacher
-        self.steps_per_generation = config.rollouts * world.max_steps
         self._windows = world.max_steps // config.window
         self._weights = np.array(config.action_weights or [1.0] * world.num_actions, np.float32)
         rate = optax.cosine_decay_schedule(
@@ -155,8 +154,8 @@ class Imitation(Trainer):
             total = jax.tree.map(np.add, total, lived)
         state = ImitationState(student, mean, optimizer, key, state.generation + 1)
         loss = jnp.asarray(total.loss.sum() / total.steps.sum())
-        more = {"loss": loss, "teacher": share}
-        return state, Metrics(jnp.max(total.earned), jnp.mean(total.earned), more)
+        figures = {"best": jnp.max(total.earned), "mean": jnp.mean(total.earned), "loss": loss}
+        return state, Metrics(int(total.steps.sum()), figures | {"teacher": share})
 
     def candidates(self, state: ImitationState) -> Policy:
         """The mean of the last students."""

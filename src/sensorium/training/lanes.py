@@ -100,6 +100,8 @@ class Lanes:
         self._observations = self._reset(self._started)
         self.returns: list[float] = []
         """Of the episodes that ended by themselves or at the world's own limit."""
+        self.env_steps = 0
+        """That were simulated, in all environments."""
 
     def live(
         self, policy: Policy, act: Act, horizon: int, key: Key
@@ -158,6 +160,7 @@ class Lanes:
         )
         lost = self._mind_losses(infos)
         self._steps += 1
+        self.env_steps += len(rewards)
         self._total += rewards
         over = terminated | truncated | (self._steps >= self._world.max_steps)
         ended = over & ~lost

@@ -1,6 +1,7 @@
 """What one sees of a run while it goes on: a live line in the terminal, TensorBoard and JSON lines."""
 
 import contextlib
+import math
 import os
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ from rich.table import Column
 
 from sensorium.errors import RunError, WriteError
 from sensorium.serialisation import atomic_write, format_json, parse_json
-from sensorium.terminal import shown
+from sensorium.terminal import shown, with_unit
 
 
 class Display:
@@ -25,9 +26,9 @@ class Display:
         self._generations = generations
         self._printed = 0.0
         self._bar = Progress(
-            TextColumn("generation {task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}", table_column=Column(no_wrap=True)),
             BarColumn(bar_width=None, table_column=Column(ratio=1)),
-            TextColumn("{task.fields[figures]}"),
+            TextColumn("{task.fields[figures]}", table_column=Column(no_wrap=True)),
             TimeRemainingColumn(),
             console=self._console,
             disable=not self._live,
@@ -43,11 +44,7 @@ class Display:
 
     def update(self, row: dict[str, Any]) -> None:
         """Show one row of the metrics."""
-        figures = (
-            f"train {shown(row['mean'])} (best {shown(row['best'])})  "
-            f"test {_number(row['test'])} (best {_number(row['best_test'])})  "
-            f"{row['env_steps_per_second'] / 1e6:.2f} M steps/s"
-        )
+        figures = headline(row)
         self._bar.update(self._task, completed=row["generation"], figures=figures)
         last = row["generation"] == self._generations
         if not self._live and (last or time.monotonic() - self._printed > 5):
@@ -60,8 +57,21 @@ class Display:
             )
 
 
+def headline(row: dict[str, Any]) -> str:
+    """The figures of one row that tell how training goes: they depend on what its trainer reports."""
+    parts = []
+    if "loss" in row:
+        parts.append(f"loss {_number(row['loss'])}")
+    elif "mean" in row:
+        parts.append(f"train {_number(row['mean'])} (best {_number(row.get('best'))})")
+    parts.append(f"test {_number(row['test'])} (best {_number(row['best_test'])})")
+    if row["env_steps_per_second"]:
+        parts.append(f"{with_unit(row['env_steps_per_second'])} steps/s")
+    return "  ".join(parts)
+
+
 def _number(value: float | None) -> str:
-    return "-" if value is None else shown(value)
+    return "-" if value is None or not math.isfinite(value) else shown(value)
 
 
 class MetricsFile:

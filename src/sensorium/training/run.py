@@ -3,7 +3,9 @@
 runs/cartpole-pi/
     recipe.json          what was asked for
     versions.json        of Python, JAX and the rest
-    metrics.jsonl        one line a generation
+    metrics.jsonl        one line a generation: what `Metrics` says, mean return of the last test and of
+                         the best one, seconds since the start and to the end, and environment steps that
+                         training simulated in the generation (`env_steps`), also for each of its seconds
     tensorboard/         the same for TensorBoard
     last.safetensors     the whole state, to resume from
     best.safetensors     the agent with the best test
@@ -226,7 +228,8 @@ def _train(
                 "best_test": _finite(float(progress.best_score)),
                 "seconds": clock.seconds + session,
                 "seconds_left": session / done * (budget.generations - generation),
-                "env_steps_per_second": trainer.steps_per_generation / step_seconds,
+                "env_steps": metrics.env_steps,
+                "env_steps_per_second": metrics.env_steps / step_seconds,
             }
             metrics_file.append(row)
             tensorboard.append(row)
@@ -297,8 +300,7 @@ def _agent_header(recipe: dict[str, Any], generation: int, test: float) -> dict[
 
 
 def _figures(metrics: Metrics) -> dict[str, float]:
-    figures = {"best": metrics.best, "mean": metrics.mean, **metrics.extra}
-    return {name: float(value) for name, value in figures.items()}
+    return {name: float(value) for name, value in metrics.figures.items()}
 
 
 def _finite(value: float) -> float | None:

@@ -155,9 +155,6 @@ class ShortHorizon(Trainer):
         self.config = config
         self.draw = draw
         self.world = world
-        self.steps_per_generation = (
-            config.population * config.rollouts * config.horizon * config.updates_per_generation
-        )
         rate = optax.cosine_decay_schedule(config.learning_rate, config.total_updates, 0.05)
         self._optimizer = optax.chain(
             optax.clip_by_global_norm(config.gradient_clip), optax.adam(rate, b1=0.7, b2=0.95)
@@ -177,7 +174,10 @@ class ShortHorizon(Trainer):
         """`updates_per_generation` windows of every learner."""
         state, returns = self._train(state)
         earned = np.asarray(returns)  # of all devices, which must not wait for one another
-        return state, Metrics(jnp.asarray(earned.max()), jnp.asarray(earned.mean()), {})
+        config = self.config
+        steps = config.population * config.rollouts * config.horizon * config.updates_per_generation
+        figures = {"best": jnp.asarray(earned.max()), "mean": jnp.asarray(earned.mean())}
+        return state, Metrics(steps, figures)
 
     @partial(jax.jit, static_argnames="self")
     def _train(self, state: Learner) -> tuple[Learner, Float[Array, " P"]]:

@@ -36,21 +36,17 @@ def averaged(mean: PyTree, target: PyTree, rate: float) -> PyTree:
 
 
 class Metrics(NamedTuple):
-    """What a generation reports of its own training episodes."""
+    """What a generation reports of itself."""
 
-    best: Scalar
-    """Best mean return of an individual (of a window's worth, for gradients)."""
-    mean: Scalar
-    """Mean over the population."""
-    extra: dict[str, Scalar]
-    """More numbers, for TensorBoard."""
+    env_steps: int
+    """Steps of training episodes that it simulated, up to the end of each; 0 if it simulated none."""
+    figures: dict[str, Scalar]
+    """Numbers by their names, for the run's metrics. A display shows `loss` where there is one,
+    or else `mean` and `best`, returns of training episodes."""
 
 
 class Trainer(abc.ABC):
     """A way to train."""
-
-    steps_per_generation: int
-    """World steps that a generation takes, for the progress display."""
 
     @abc.abstractmethod
     def init(self, key: Key) -> PyTree:

@@ -24,7 +24,7 @@ from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
 from sensorium.rollout import open_engine, require_device, require_host
 from sensorium.seeding import key_of, seed_in_32_bits, stream
-from sensorium.terminal import shown
+from sensorium.terminal import shown, with_unit
 from sensorium.training import (
     CloningConfig,
     CoachingConfig,
@@ -81,7 +81,9 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
                 "-" if value is None else shown(value) for value in (now.mean_return, now.best_test)
             )
             speed = now.steps / now.seconds
-            text = f"{now.steps:,} steps · return {mean} (best test {best}) · {speed:,.0f} steps/s"
+            text = (
+                f"{now.steps:,} steps  return {mean} (best test {best})  {with_unit(speed)} steps/s"
+            )
             bar.update(task, completed=min(now.steps, total), description=text)
             metrics.append(dataclasses.asdict(now))
             last.append(now)
