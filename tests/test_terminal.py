@@ -74,6 +74,9 @@ def test_output_that_cannot_be_written_is_a_sentence(tmp_path):
         assert (result.returncode, result.stderr) == (2, sentence)
     with open("/dev/full", "w") as full:
         assert sensorium("zoo", "nobody", stderr=full).returncode == 2
+    with open("/dev/null", "w") as nowhere:
+        result = sensorium("zoo", "--json", "/dev/null", stdout=nowhere)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_a_reader_that_leaves_ends_a_command_quietly():
@@ -111,7 +114,7 @@ def test_a_json_file_that_cannot_be_written_is_refused_before_the_work(tmp_path)
         "eval", "nobody-knows-this-agent", "--json", str(tmp_path / "out/"), cwd=tmp_path
     )
     assert "no agent" in result.stderr
-    for path in (str(tmp_path), "", "new/"):
+    for path in (str(tmp_path), "new/"):
         result = sensorium("eval", "nobody-knows-this-agent", "--json", path, cwd=tmp_path)
         assert result.returncode == 2
         assert "Could not write" in result.stderr

@@ -114,6 +114,8 @@ def with_json(command: Callable[..., None]) -> Callable[..., None]:
 def _is_standard_output(path: str) -> bool:
     if path == "-":
         return True
+    if path == os.devnull:  # where standard output may go as well
+        return False
     try:
         return os.path.samestat(os.stat(path), os.fstat(_OUT))
     except (OSError, ValueError):
