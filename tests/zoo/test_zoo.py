@@ -90,7 +90,7 @@ def test_weights_that_do_not_fit_their_recipe(tmp_path):
         zoo.load(path)
     recipe = small.to_json() | {"policy": {"kind": "Transformer"}}
     save_pytree(path, small.draw_policy(jax.random.key(0)), {"recipe": recipe})
-    with pytest.raises(AgentFileError, match="unknown kind 'Transformer'"):
+    with pytest.raises(AgentFileError, match="no registered part 'Transformer'"):
         zoo.load(path)
     save_pytree(path, small.draw_policy(jax.random.key(0)), {})
     with pytest.raises(AgentFileError, match="names no recipe"):
