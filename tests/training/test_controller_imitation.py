@@ -47,7 +47,7 @@ def generations(learning, count):
 
 def test_the_student_comes_to_do_what_the_teacher_does():
     _, metrics = generations(trainer(), 5)
-    losses = [float(each.extra["loss"]) for each in metrics]
+    losses = [float(each.figures["loss"]) for each in metrics]
     assert losses[-1] < 0.3 * losses[0], losses
 
 
@@ -110,7 +110,7 @@ def test_noise_is_dealt_out_to_the_episodes_in_turn():
 def test_the_teacher_takes_its_hand_off_the_wheel():
     config = dataclasses.replace(CONFIG, teacher_generations=2, updates=1, learning_rate=0.0)
     _, metrics = generations(trainer(config), 3)
-    assert [float(each.extra["teacher"]) for each in metrics] == [1.0, 0.5, 0.0]
+    assert [float(each.figures["teacher"]) for each in metrics] == [1.0, 0.5, 0.0]
     learning = trainer()
     keys = jax.random.split(jax.random.key(1), 2)
     students = [learning.init(jax.random.key(seed)).mean for seed in (2, 3)]

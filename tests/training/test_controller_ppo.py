@@ -51,7 +51,8 @@ def learn(config=CONFIG, agent=EYES, generations=1, world=WORLD):
 def test_the_controller_learns_where_to_point():
     _, _, metrics = learn(generations=12)
     before, after = (
-        np.mean([float(each.mean) for each in part]) for part in (metrics[:2], metrics[-2:])
+        np.mean([float(each.figures["mean"]) for each in part])
+        for part in (metrics[:2], metrics[-2:])
     )
     assert after > before + 5, (before, after)  # 22 is the most
 
