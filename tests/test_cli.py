@@ -68,6 +68,11 @@ def test_bench_prints_json(tmp_path):
         (("train", "--resume", "nowhere"), "nowhere is not a run directory"),
         (("eval", "nobody-knows"), "There is no agent 'nobody-knows'"),
         (("eval", "missing.safetensors"), "There is no file missing.safetensors"),
+        (("eval", "missing.zip"), "There is no file missing.zip"),
+        (("eval", ""), "No agent was named"),
+        (("eval", "cartpole-pi", "--env", ""), "There is no world ''; there are CarRacing"),
+        (("eval", "cartpole-pi", "--env", "CartPole-v1"), "did you mean 'gym:CartPole-v1'"),
+        (("clone", "--teacher", "absent.zip"), "There is no file"),
         (("reproduce", "table-22"), "did you mean 'table-2'"),
         (("eval", "cartpole-pi", "--env", "gym:Pendulm-v1"), "did you mean 'Pendulum-v1'"),
         (

@@ -119,6 +119,7 @@ def clone(
     *,
     student: str = "ant-pi-clone",
     teacher: str | None = None,
+    vecnormalize: str | None = None,
     env: str | None = None,
     episodes: int | None = None,
     generations: int | None = None,
@@ -131,6 +132,7 @@ def clone(
     Args:
         student: The recipe of the student; `sensorium zoo` lists the recipes.
         teacher: An agent of the zoo, a run, or a file of an agent or of Stable-Baselines3.
+        vecnormalize: Statistics that such a model was trained behind; those beside it if not said, or `none`.
         env: In another world on the host, such as gym:Pendulum-v1.
         episodes: Demonstrations of the teacher.
         generations: How long.
@@ -142,11 +144,10 @@ def clone(
     from sensorium.rollout import use_all_cores
 
     use_all_cores()
-    chosen = recipes.find(student).override(
-        generations=generations, episodes=episodes, seed=seed, env=env
-    )
+    numbers = dict(generations=generations, episodes=episodes, seed=seed)
+    chosen = recipes.find(student).override(**numbers, env=env)
     directory = run_dir or Path("runs") / student
-    zoo.clone(chosen, directory, teacher, quiet=quiet)
+    zoo.clone(chosen, directory, teacher, vecnormalize, quiet=quiet)
     Console(stderr=True).print(f"Cloned; see `sensorium eval {directory}`.", soft_wrap=True)
 
 
@@ -184,7 +185,7 @@ def evaluate(
 
     use_all_cores()
     loaded = load(agent)
-    world = env or loaded.recipe.env
+    world = loaded.recipe.env if env is None else env
     asked = perturbation.build(make_world(world).senses)
     perturbations = report.SUITE if suite else (asked,)
     paper = beside(loaded.name) if world == loaded.recipe.env else None
@@ -292,8 +293,7 @@ def demo(
     except ImportError as error:
         raise MissingExtraError("The demo needs more: pip install 'sensorium[demo]'.") from error
 
-    config = server.ServerConfig(host, port, allow_remote)
-    server.serve(agent, config, open_page=open)
+    server.serve(agent, server.ServerConfig(host, port, allow_remote), open_page=open)
 
 
 def bench(

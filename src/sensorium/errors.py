@@ -93,9 +93,10 @@ def did_you_mean(kind: str, name: str, choices: Iterable[str], note: str = "") -
         The error, to be raised by the caller.
     """
     choices = sorted(choices)
-    near = difflib.get_close_matches(name, choices, n=3, cutoff=0.5)
+    folded = {choice.casefold(): choice for choice in choices}
+    near = difflib.get_close_matches(name.strip().casefold(), folded, n=3, cutoff=0.5)
     if near:
-        hint = f"did you mean {' or '.join(repr(match) for match in near)}?"
+        hint = f"did you mean {' or '.join(repr(folded[match]) for match in near)}?"
     elif len(choices) > _MANY:
         hint = "none is like it."
     else:

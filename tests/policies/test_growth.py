@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensorium import zoo
-from sensorium.policies import AttentionNeuronConfig, DeepSetsConfig
+from sensorium.errors import ConfigError
+from sensorium.policies import AttentionNeuronConfig, DeepSetsConfig, FeedForwardConfig
 from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
 from sensorium.training import EvolutionConfig
@@ -67,6 +68,32 @@ def test_what_is_new_can_be_learned():
 )
 def test_no_other_agent_grows_into_another(into):
     assert grown(_build(SMALL, 0), _build(into, 1)) is None
+
+
+@pytest.mark.parametrize("actions", [1, 3])
+@pytest.mark.parametrize("feedback", [False, True])
+def test_no_agent_grows_into_one_of_other_actions(actions, feedback):
+    larger = dataclasses.replace(SMALL, hidden_size=5, position_size=8, code_feedback=feedback)
+    assert grown(_build(SMALL, 0), larger.build(7, actions, jax.random.key(1))) is None
+
+
+def test_what_differs_from_a_start_is_named(tmp_path):
+    recipe = Recipe("small", "Few units.", SMALL, EvolutionConfig(), env="CartPoleSwingUpHarder")
+    path = str(tmp_path / "small.safetensors")
+    zoo.Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(path)
+    for changes, sentence in (
+        (dict(env="gym:CartPole-v1"), r"gives 1 action\(s\), not 2"),
+        (dict(policy=DeepSetsConfig()), "has the shape"),
+        (dict(policy=FeedForwardConfig()), "is a SensoryPolicy, not a FeedForwardPolicy"),
+        (
+            dict(policy=dataclasses.replace(SMALL, hidden_size=9, controller_sizes=(7,))),
+            r"controller.layers\[0\].bias has the shape \(6,\), not \(7,\)",
+        ),
+        (dict(policy=dataclasses.replace(SMALL, scale=True)), "built with other settings"),
+    ):
+        wanted = dataclasses.replace(recipe, name="other", start=path, **changes)
+        with pytest.raises(ConfigError, match=f"than other in .*{sentence}"):
+            zoo.find_start(wanted)
 
 
 def test_a_recipe_may_start_from_a_smaller_agent(tmp_path):

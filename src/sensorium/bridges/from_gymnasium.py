@@ -75,6 +75,16 @@ class HostWorld(World):
         return self._facts.observation_shape
 
     @property
+    def observation_space(self) -> spaces.Box:
+        """What the environment says of its observations, before the perturbation."""
+        return self._facts.observation_space
+
+    @property
+    def action_space(self) -> spaces.Box | spaces.Discrete:
+        """What the environment takes, before the mapping of `to_env_actions`."""
+        return self._facts.action_space
+
+    @property
     def raw_senses(self) -> Senses:
         """What the environment shows before the perturbation: N, or the shape of pictures."""
         return senses_of(self.raw_observation_shape)
@@ -163,6 +173,8 @@ class HostWorld(World):
 class _Facts:
     """What one look at an environment tells."""
 
+    observation_space: spaces.Box
+    action_space: spaces.Box | spaces.Discrete
     observation_shape: tuple[int, ...]
     num_actions: int
     actions: ActionMap
@@ -209,6 +221,8 @@ def _facts(name: str) -> _Facts:
                 f"{name} shows pictures of {observations.dtype}; agents that see need uint8, 0 to 255."
             )
         return _Facts(
+            observation_space=observations,
+            action_space=env.action_space,
             observation_shape=observations.shape,
             num_actions=num_actions(env.action_space),
             actions=action_map(env.action_space),

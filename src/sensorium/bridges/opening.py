@@ -33,6 +33,11 @@ def open_env(
     return checked(env)
 
 
+def env_ids() -> list[str]:
+    """Every id that Gymnasium knows so far; a module may register more when it is imported."""
+    return list(gymnasium.registry)
+
+
 def _make(name: str, render_mode: str | None) -> gymnasium.Env:
     # Environments that draw nothing need not take a render mode
     drawing = {} if render_mode is None else {"render_mode": render_mode}

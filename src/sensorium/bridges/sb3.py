@@ -15,9 +15,6 @@ actions, state = agent.predict(readings, state, episode_start=np.array([True, Fa
 Reading a model of Stable-Baselines3 runs pickled code: read only files that you trust.
 """
 
-import json
-import zipfile
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -27,46 +24,12 @@ from gymnasium import spaces
 from jaxtyping import Float
 
 from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.sb3_files import import_sb3 as import_sb3
+from sensorium.bridges.sb3_files import load_model as load_model
 from sensorium.bridges.spaces import action_bounds
-from sensorium.errors import AgentFileError, ConfigError, MissingExtraError, ObservationError
+from sensorium.errors import ConfigError, ObservationError
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
 from sensorium.types import PyTree, Senses
-
-_ALGORITHMS = {"sac": "SAC", "td3": "TD3", "dqn": "DQN"}
-"""By the module of the policy; A2C and PPO share one, and act alike."""
-
-
-def import_sb3() -> Any:
-    """Stable-Baselines3; MissingExtraError where it is not installed."""
-    try:
-        import stable_baselines3
-    except ImportError as error:
-        raise MissingExtraError(
-            "Teachers of Stable-Baselines3 need it: pip install 'sensorium[teachers]'."
-        ) from error
-    return stable_baselines3
-
-
-def load_model(path: Path | str) -> Any:
-    """Read any model that Stable-Baselines3 saved.
-
-    Args:
-        path: A zip file of A2C, DDPG, DQN, PPO, SAC or TD3.
-
-    Raises:
-        MissingExtraError: Stable-Baselines3 is not installed.
-        AgentFileError: There is no such file, it is damaged, or not such a model.
-    """
-    sb3 = import_sb3()
-    try:
-        with zipfile.ZipFile(path) as archive:
-            module = json.loads(archive.read("data"))["policy_class"]["__module__"]
-        algorithm = getattr(sb3, _ALGORITHMS.get(module.split(".")[1], "PPO"))
-        return algorithm.load(path, device="cpu")
-    except (OSError, zipfile.BadZipFile, KeyError, TypeError, ValueError, IndexError) as error:
-        raise AgentFileError(
-            f"{path} is missing, damaged or no model of Stable-Baselines3."
-        ) from error
 
 
 @runtime_checkable
@@ -233,3 +196,64 @@ def to_policy(
     if [leaf.shape for leaf in leaves] != [array.shape for array in weights]:
         raise ConfigError("The model senses or does something else than the world takes.")
     return jax.tree.unflatten(structure, [jnp.asarray(array, jnp.float32) for array in weights])
+
+
+def check_spaces(model: Any, world: HostWorld) -> None:
+    """Refuse a model that was trained with other spaces than a world's; ConfigError says what differs."""
+    for what, theirs, ours in (
+        ("observations", model.observation_space, world.observation_space),
+        ("actions", model.action_space, world.action_space),
+    ):
+        if differs := difference(theirs, ours):
+            raise ConfigError(
+                f"The teacher ({type(model).__name__}) was trained with other {what} than those of "
+                f"{world.name}: {differs}. If it was trained behind wrappers, register the environment "
+                "with them, and name that one as gym:module:Id."
+            )
+
+
+def difference(theirs: spaces.Space, ours: spaces.Space) -> str | None:
+    """What a model's space is and the world's is not; None if they are alike."""
+    if isinstance(theirs, spaces.Discrete) and isinstance(ours, spaces.Discrete):
+        if (theirs.n, theirs.start) == (ours.n, ours.start):
+            return None
+        return f"{theirs.n} choices from {theirs.start} on, not {ours.n} from {ours.start} on"
+    if not isinstance(theirs, spaces.Box) or not isinstance(ours, spaces.Box):
+        return f"a {type(theirs).__name__}, not a {type(ours).__name__}"
+    shape, low, high = theirs.shape, _bounds(theirs.low), _bounds(theirs.high)
+    if len(shape) == 3 and shape != ours.shape and (*shape[1:], shape[0]) == ours.shape:
+        # VecTransposeImage puts the channels of pictures first; `predict` does so again
+        shape, low, high = ours.shape, np.moveaxis(low, 0, -1), np.moveaxis(high, 0, -1)
+    if shape != ours.shape:
+        return f"shape {shape}, not {ours.shape}{_stacked(shape, ours.shape)}"
+    if not _same_kind(theirs.dtype, ours.dtype):
+        return f"{theirs.dtype}, not {ours.dtype}"
+    alike = np.isclose(low, _bounds(ours.low), equal_nan=True) & np.isclose(
+        high, _bounds(ours.high), equal_nan=True
+    )
+    if alike.all():
+        return None
+    place = tuple(np.argwhere(~alike)[0])
+    where = "" if not alike.any() else f" of number {', '.join(str(index) for index in place)}"
+    return (
+        f"bounds{where} of {low[place]:.6g} to {high[place]:.6g}, not {ours.low[place]:.6g} to "
+        f"{ours.high[place]:.6g}"
+    )
+
+
+def _bounds(bounds: np.ndarray) -> np.ndarray:
+    """Bounds of whatever dtype; older environments write the largest float32 for infinity."""
+    wide = bounds.astype(np.float64)
+    return np.where(np.abs(wide) >= np.finfo(np.float32).max, np.copysign(np.inf, wide), wide)
+
+
+def _same_kind(theirs: np.dtype, ours: np.dtype) -> bool:
+    return theirs == ours or (theirs.kind == "f" and ours.kind == "f")
+
+
+def _stacked(theirs: tuple[int, ...], ours: tuple[int, ...]) -> str:
+    """A guess at why a shape differs."""
+    frames, left = divmod(np.prod(theirs, dtype=int), max(np.prod(ours, dtype=int), 1))
+    if left or frames < 2 or len(theirs) != len(ours):
+        return ""
+    return f" ({frames} observations stacked, as VecFrameStack does?)"

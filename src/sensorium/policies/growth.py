@@ -5,8 +5,10 @@ than H or the E columns of the positional table, biases aside. `grown` adds to b
 """
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -27,9 +29,11 @@ def grown(policy: SensoryPolicy, into: Policy) -> SensoryPolicy | None:
         The agent; None if there is no such: the two differ in anything else, or the wider table is no whole
         number of times as wide.
     """
-    small, large = policy.layer, getattr(into, "layer", None)
-    if not isinstance(small, AttentionNeuron) or not isinstance(large, AttentionNeuron):
+    if _fixed(policy) is None or _fixed(policy) != _fixed(into):
         return None
+    small, large = policy.layer, getattr(into, "layer", None)
+    assert isinstance(small, AttentionNeuron)
+    assert isinstance(large, AttentionNeuron)
     units, columns = small.key_weight.shape[1], small.query_weight.shape[1]
     times, left = divmod(large.query_weight.shape[1], columns)
     lstm, old = large.lstm, small.lstm
@@ -42,10 +46,7 @@ def grown(policy: SensoryPolicy, into: Policy) -> SensoryPolicy | None:
     hearing = _by_gate(lstm.weight_hh).at[:, :units, units:].set(0.0)
     hearing = hearing.at[:, :units, :units].set(_by_gate(old.weight_hh))
     layer = eqx.tree_at(
-        lambda layer: (
-            *(layer.lstm.weight_ih, layer.lstm.bias_ih, layer.lstm.bias_hh),
-            *(layer.lstm.weight_hh, layer.query_weight, layer.key_weight),
-        ),
+        _growing,
         small,
         (
             _with_first(lstm.weight_ih, old.weight_ih),
@@ -61,6 +62,29 @@ def grown(policy: SensoryPolicy, into: Policy) -> SensoryPolicy | None:
         ),
     )
     return dataclasses.replace(policy, layer=layer)
+
+
+def _growing(layer: AttentionNeuron) -> tuple[Any, ...]:
+    """The weights that grow."""
+    lstm = layer.lstm
+    return (
+        *(lstm.weight_ih, lstm.bias_ih, lstm.bias_hh),
+        *(lstm.weight_hh, layer.query_weight, layer.key_weight),
+    )
+
+
+def _fixed(policy: Policy) -> tuple[Any, list[tuple[int, ...]]] | None:
+    """What growth leaves as it is: the structure, and all sizes but H and E; None where nothing can grow."""
+    layer = getattr(policy, "layer", None)
+    if not isinstance(layer, AttentionNeuron):
+        return None
+    *into_units, within, query_weight, key_weight = _growing(layer)
+    least = (
+        *(weight[:1] for weight in into_units),
+        *(within[:1, :1], query_weight[:, :1], key_weight[:, :1]),
+    )
+    rest = eqx.tree_at(lambda policy: _growing(policy.layer), policy, least)
+    return jax.tree.structure(rest), [leaf.shape for leaf in jax.tree.leaves(rest)]
 
 
 def _with_first(new: Float[Array, "more ..."], old: Float[Array, "gates ..."]) -> Array:

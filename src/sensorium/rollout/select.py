@@ -1,12 +1,16 @@
 """The world of a name, and the engine that it needs or that was asked for."""
 
 import dataclasses
+import difflib
+import string
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
+from sensorium.bridges import bullet
 from sensorium.bridges.from_gymnasium import HostWorld, make_host_world
+from sensorium.bridges.opening import env_ids
 from sensorium.envs import WORLDS, Environment, World, make
-from sensorium.errors import ConfigError, check_counts, did_you_mean
+from sensorium.errors import ConfigError, UnknownNameError, check_counts, did_you_mean
 from sensorium.perturbations import Perturbation
 from sensorium.rollout.cluster import LANES, ClusterEngine
 from sensorium.rollout.distributed import DistributedEngine, join
@@ -14,6 +18,7 @@ from sensorium.rollout.engine import DeviceEngine, Engine
 from sensorium.rollout.host import HostEngine
 
 _ON_HOST = "gym:"
+_AROUND = string.whitespace + ":"
 _Made = TypeVar("_Made")
 
 
@@ -52,20 +57,50 @@ def make_world(
         training_reward: Pay the reward that agents are trained with, where there is one for that.
 
     Raises:
-        UnknownNameError: There is no such world.
+        UnknownNameError: There is no such world; the nearest names are given.
         MissingExtraError: It needs packages that are not installed.
         ConfigError: It is a Gymnasium environment with spaces that agents cannot work with, or has
             no reward of its own for training.
     """
-    if name.startswith(_ON_HOST):
-        return make_host_world(name.removeprefix(_ON_HOST), perturbation, training_reward)
-    return make(name, perturbation, training=training_reward)
+    env_id = name.removeprefix(_ON_HOST)
+    if name in WORLDS:
+        return make(name, perturbation, training=training_reward)
+    if env_id in (name, "", *WORLDS) or env_id != _plain(env_id):
+        raise _unknown_world(name)
+    return make_host_world(env_id, perturbation, training_reward)
+
+
+def _plain(name: str) -> str:
+    """A name as it may have been meant: without what stands before an id of Gymnasium, spaces and colons."""
+    name = name.strip(_AROUND)
+    while name.casefold().startswith(_ON_HOST):
+        name = name[len(_ON_HOST) :].strip(_AROUND)
+    return name
+
+
+def _unknown_world(name: str) -> UnknownNameError:
+    """The error for a name of no world, or of one of Gymnasium without `gym:` before it."""
+    meant, ids = _plain(name), env_ids()
+    if meant in ids or ":" in meant or bullet.knows(meant):
+        return UnknownNameError(f"There is no world {name!r}; did you mean {_ON_HOST + meant!r}?")
+    if meant in WORLDS:
+        return did_you_mean("world", name, [meant])
+    known = {each.casefold(): each for each in (*WORLDS, *ids)}
+    near = difflib.get_close_matches(meant.casefold(), known, n=3)
+    if near:
+        meanings = (known[each] for each in near)
+        names = (each if each in WORLDS else _ON_HOST + each for each in meanings)
+        return did_you_mean("world", name, names)
+    return UnknownNameError(
+        f"There is no world {name!r}; there are {', '.join(WORLDS)}, and {_ON_HOST} with the id of a "
+        f"Gymnasium environment, such as {_ON_HOST}Pendulum-v1."
+    )
 
 
 def check_world_name(name: str) -> None:
     """UnknownNameError if `name` is neither a registered world nor one on the host; opens nothing."""
     if not name.startswith(_ON_HOST) and name not in WORLDS:
-        raise did_you_mean("world", name, WORLDS)
+        raise _unknown_world(name)
 
 
 def by_kind(

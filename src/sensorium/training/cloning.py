@@ -55,6 +55,9 @@ class CloningConfig(TrainerConfig):
 
     teacher: str = ""
     """An agent of the zoo or a file of one, or a model of Stable-Baselines3 (a zip file)."""
+    vecnormalize: str = ""
+    """Statistics of VecNormalize that a model of Stable-Baselines3 was trained behind, a file; those beside
+    the model if empty, none if "none"."""
     episodes: int = 1000
     """Demonstrations; if 0, DAgger begins before the first generation, with the student as it starts."""
     steps: int = 500

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.sb3 import check_spaces
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population
 from sensorium.rollout.acting import Actor, PolicyActor
@@ -36,22 +37,25 @@ class Teacher(abc.ABC):
 
 
 class Sb3Teacher(Teacher):
-    """A model of Stable-Baselines3."""
+    """A model of Stable-Baselines3 or sb3-contrib, with its recurrent state if it has one."""
 
-    def __init__(self, model: Any, world: HostWorld):
+    def __init__(self, model: Any, world: HostWorld, statistics: Any = None):
         """Take a model as the teacher of a world.
 
+        Args:
+            model: From `sb3.load_model`.
+            world: Whose observations and actions it takes.
+            statistics: The `VecNormalize` that it was trained behind; None if there was none.
+
         Raises:
-            ConfigError: It was trained for other observations or actions.
+            ConfigError: It, or its statistics, were made for other spaces.
         """
-        check_fit(
-            f"The teacher ({type(model).__name__})",
-            world,
-            model.observation_space.shape,
-            getattr(model.action_space, "n", None) or int(np.prod(model.action_space.shape)),
-        )
+        check_spaces(model, world)
+        if statistics is not None:
+            _check_statistics(statistics, world)
         self._model = model
         self._world = world
+        self._normalised = statistics.normalize_obs if statistics is not None else np.asarray
 
     def make_actor(self) -> Actor:
         return _Sb3Actor(self._predict)
@@ -59,19 +63,27 @@ class Sb3Teacher(Teacher):
     def label(
         self, observations: Float[np.ndarray, "E T N"], previous: Float[np.ndarray, "E T A"]
     ) -> Float[np.ndarray, "E T A"]:
-        episodes, steps, sensors = observations.shape
-        flat = observations.reshape(-1, sensors)
-        parts = [self._predict(part) for part in np.array_split(flat, max(1, len(flat) // 8192))]
-        return np.concatenate(parts).reshape(episodes, steps, -1)
+        episodes, steps = observations.shape[:2]
+        actions, state = [], None
+        for step in range(steps):
+            started = np.full(episodes, step == 0)
+            action, state = self._predict(observations[:, step], state, started)
+            actions.append(action)
+        return np.stack(actions, axis=1)
 
-    def _predict(self, observations: np.ndarray) -> np.ndarray:
-        actions, _ = self._model.predict(observations, deterministic=True)
-        return self._world.from_env_actions(actions)
+    def _predict(
+        self, observations: np.ndarray, state: Any, started: Bool[np.ndarray, " L"]
+    ) -> tuple[Float[np.ndarray, "L A"], Any]:
+        actions, state = self._model.predict(
+            self._normalised(observations), state, started, deterministic=True
+        )
+        return self._world.from_env_actions(actions), state
 
 
 class _Sb3Actor(Actor):
-    def __init__(self, predict: Callable[[np.ndarray], np.ndarray]):
+    def __init__(self, predict: Callable[[np.ndarray, Any, np.ndarray], tuple[np.ndarray, Any]]):
         self._predict = predict
+        self._state: Any = None
 
     def act(
         self,
@@ -79,7 +91,25 @@ class _Sb3Actor(Actor):
         episodes: Int[np.ndarray, " L"],
         observations: np.ndarray,
     ) -> Float[np.ndarray, "L A"]:
-        return self._predict(observations)
+        actions, self._state = self._predict(observations, self._state, started)
+        return actions
+
+
+def _check_statistics(statistics: Any, world: HostWorld) -> None:
+    """Refuse what VecNormalize noted of other observations, or what cannot be used."""
+    if not statistics.norm_obs:
+        return
+    noted, shape = statistics.obs_rms, world.raw_observation_shape
+    if not hasattr(noted, "mean") or np.shape(noted.mean) != shape:
+        whose = f"shape {np.shape(noted.mean)}" if hasattr(noted, "mean") else "a Dict"
+        raise ConfigError(
+            f"The statistics of VecNormalize are of observations of {whose}, and {world.name} shows {shape}: "
+            "name others with --vecnormalize FILE, or say none."
+        )
+    if not np.isfinite(statistics.normalize_obs(np.zeros((1, *shape), np.float32))).all():
+        raise ConfigError(
+            "The statistics of VecNormalize hold NaN or infinity, or a variance below zero."
+        )
 
 
 class AgentTeacher(Teacher):

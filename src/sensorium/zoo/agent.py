@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from sensorium.bridges.sb3_files import is_model
 from sensorium.errors import AgentFileError, MissingExtraError, UnknownNameError, did_you_mean
 from sensorium.policies import Policy
 from sensorium.recipes import Recipe
@@ -95,8 +96,15 @@ def read_card(source: Path | str) -> dict[str, Any]:
 def _find(source: Path | str) -> Path:
     """The file of an agent."""
     path = Path(source)
+    if not str(source).strip():
+        raise UnknownNameError(
+            "No agent was named: name one of the zoo (`sensorium zoo` lists them), a run directory or "
+            "a file."
+        )
     if os.path.isdir(path):
         if not (path / BEST).exists():
+            if not (path / "recipe.json").exists():
+                raise AgentFileError(f"{path} is a folder, but no run directory.")
             raise AgentFileError(f"{path} has no {BEST} yet: no test has been made in that run.")
         return path / BEST
     if os.path.isfile(path) or path.suffix or len(path.parts) > 1:
@@ -112,7 +120,20 @@ def _find(source: Path | str) -> Path:
 
 
 def _agent_header(path: Path) -> dict[str, Any]:
-    header = read_header(path)
+    if is_model(path):
+        raise AgentFileError(
+            f"{path} is a model of Stable-Baselines3, not an agent of ours; it can teach one: `sensorium "
+            f"clone --teacher {path} --student ant-pi-clone --env gym:ID`."
+        )
+    try:
+        header = read_header(path)
+    except AgentFileError as error:
+        if not os.path.isfile(path) or path.suffix == Path(BEST).suffix:
+            raise
+        raise AgentFileError(
+            f"{path} is no agent: agents are names of the zoo, run directories, and files that "
+            f"`Agent.save` wrote, such as {BEST}."
+        ) from error
     if "recipe" not in header:
         raise AgentFileError(f"{path} holds no agent: its header names no recipe.")
     return header

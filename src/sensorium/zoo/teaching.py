@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from sensorium import recipes
-from sensorium.bridges.sb3 import load_model
+from sensorium.bridges.sb3_files import find_statistics, is_model, load_model, load_statistics
 from sensorium.errors import ConfigError, RunError
 from sensorium.perturbations import Identity
 from sensorium.policies import (
@@ -110,7 +110,16 @@ def teach(recipe: Recipe, directory: Path, *, quiet: bool = False) -> Policy:
     return trained
 
 
-def clone(recipe: Recipe, directory: Path, teacher: str | None = None, **options: Any) -> Policy:
+_NO_STATISTICS = "none"
+
+
+def clone(
+    recipe: Recipe,
+    directory: Path,
+    teacher: str | None = None,
+    vecnormalize: str | None = None,
+    **options: Any,
+) -> Policy:
     """Train a student to do what a teacher does, in a new run directory.
 
     Args:
@@ -118,6 +127,8 @@ def clone(recipe: Recipe, directory: Path, teacher: str | None = None, **options
         directory: Where; must not hold a run yet.
         teacher: Instead of the recipe's: an agent of the zoo, a run, or a file of an agent or of
             Stable-Baselines3 (a zip).
+        vecnormalize: The statistics of VecNormalize that a model of Stable-Baselines3 was trained behind;
+            found beside it by default, "none" for none.
         options: As of `recipes.train`.
 
     Returns:
@@ -126,14 +137,18 @@ def clone(recipe: Recipe, directory: Path, teacher: str | None = None, **options
     Raises:
         ConfigError: The recipe is of another kind, or the teacher does not fit its world.
         UnknownNameError: There is no such teacher.
+        AgentFileError: A file is missing, damaged, or of a kind that cannot teach.
     """
     if not isinstance(recipe.trainer, CloningConfig | ControllerImitationConfig | ImitationConfig):
         raise ConfigError(
             f"{recipe.name} is not trained by cloning; train it with `sensorium train`."
         )
-    if teacher:
-        trainer = dataclasses.replace(recipe.trainer, teacher=_from_anywhere(teacher))
-        recipe = dataclasses.replace(recipe, trainer=trainer)
+    if teacher is not None:
+        recipe = recipe.override(teacher=_from_anywhere(teacher))
+    if vecnormalize is not None:
+        if vecnormalize != _NO_STATISTICS:
+            vecnormalize = str(Path(vecnormalize).absolute())
+        recipe = recipe.override(vecnormalize=vecnormalize)
     return train(recipe, directory, **options)
 
 
@@ -150,8 +165,12 @@ def train(recipe: Recipe, directory: Path, start: str | None = None, **options: 
         UnknownNameError: There is no such agent.
         ConfigError: It is of another architecture.
     """
-    if start:
+    if start is not None:
+        if not start.strip():
+            raise ConfigError("--start names no agent.")
         recipe = dataclasses.replace(recipe, start=_from_anywhere(start))
+    if isinstance(recipe.trainer, CloningConfig):
+        recipe = recipe.override(vecnormalize=_statistics(recipe, recipe.trainer))
     return recipes.train(recipe, directory, **_named_agents(recipe), **options)
 
 
@@ -187,9 +206,26 @@ def find_start(recipe: Recipe) -> Policy | None:
         policy = grown(policy, recipe.draw_policy(stream(key_of(recipe.seed), "growth"))) or policy
     if _shapes(policy) != _shapes(wanted):
         raise ConfigError(
-            f"{recipe.start} is of another architecture than {recipe.name} and cannot be its start."
+            f"{recipe.start} is of another architecture than {recipe.name} in {recipe.env} and cannot be its "
+            f"start: {_difference(policy, wanted)}."
         )
     return policy
+
+
+def _difference(policy: Policy, wanted: Policy) -> str:
+    """What a policy of another architecture is, or has, that is not wanted."""
+    if type(policy) is not type(wanted):
+        return f"it is a {type(policy).__name__}, not a {type(wanted).__name__}"
+    if policy.num_actions != wanted.num_actions:
+        return f"it gives {policy.num_actions} action(s), not {wanted.num_actions}"
+    have, want = (
+        {jax.tree_util.keystr(path).lstrip("."): leaf.shape for path, leaf in leaves}
+        for leaves, _ in (jax.tree_util.tree_flatten_with_path(each) for each in (policy, wanted))
+    )
+    for name in sorted(have.keys() | want.keys()):
+        if have.get(name) != want.get(name):
+            return f"its {name} has the shape {have.get(name)}, not {want.get(name)}"
+    return "it was built with other settings"
 
 
 def _shapes(policy: Policy) -> str:
@@ -198,7 +234,7 @@ def _shapes(policy: Policy) -> str:
 
 def _from_anywhere(source: str) -> str:
     """A path made absolute, so that a run can be resumed from any folder; names of the zoo as they are."""
-    is_path = os.sep in source or Path(source).exists()
+    is_path = os.sep in source or os.path.exists(source)  # an empty name does not
     return str(Path(source).absolute()) if is_path else source
 
 
@@ -223,9 +259,29 @@ def find_teacher(recipe: Recipe) -> Teacher | Policy | None:
     if not source:
         raise ConfigError(f"{recipe.name} needs a teacher; name one with --teacher.")
     world = dataclasses.replace(world, perturbation=Identity())
-    if source.endswith(".zip"):
-        return Sb3Teacher(load_model(source), world)
-    return AgentTeacher(load(source).policy, world)
+    statistics = _statistics(recipe, recipe.trainer)
+    if not _is_of_sb3(source):
+        if statistics not in ("", _NO_STATISTICS):
+            raise ConfigError(
+                f"--vecnormalize goes with a model of Stable-Baselines3, and {source} is none."
+            )
+        return AgentTeacher(load(source).policy, world)
+    normalises = statistics != _NO_STATISTICS
+    return Sb3Teacher(
+        load_model(source), world, load_statistics(statistics) if normalises else None
+    )
+
+
+def _is_of_sb3(source: str) -> bool:
+    return source.endswith(".zip") or is_model(source)
+
+
+def _statistics(recipe: Recipe, trainer: CloningConfig) -> str:
+    """Which statistics of VecNormalize the teacher needs: those named, those beside it, or "none"."""
+    if trainer.vecnormalize or not _is_of_sb3(trainer.teacher):
+        return trainer.vecnormalize
+    found = find_statistics(Path(trainer.teacher).absolute(), recipe.env)
+    return _NO_STATISTICS if found is None else str(found)
 
 
 def _coached(recipe: Recipe) -> Policy:
@@ -249,6 +305,11 @@ def _who_knows(recipe: Recipe, source: str) -> Policy:
     world = recipe.make_world()
     if not source:
         raise ConfigError(f"{recipe.name} needs a teacher; name one with --teacher.")
+    if _is_of_sb3(source):
+        raise ConfigError(
+            f"{recipe.name} imitates agents of ours only; a model of Stable-Baselines3 can teach a student "
+            "in a world on the host, such as ant-pi-clone."
+        )
     teacher = load(source).policy
     world = require_device(
         world, f"{recipe.name} imitates a teacher in a world on the device, not in {recipe.env}."
