@@ -10,7 +10,7 @@ help:  ## show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 10
 
 train: $(STAMPS)/core  ## set up, train CartPole for about two minutes, print its scores
-	$(BIN)/sensorium train cartpole-pi-feedback --generations $(GENERATIONS) --run-dir runs/first-look-$$(date +%Y%m%d-%H%M%S)
+	$(BIN)/sensorium train cartpole-pi-feedback --set generations=$(GENERATIONS) --run-dir runs/first-look-$$(date +%Y%m%d-%H%M%S)
 	@$(BIN)/sensorium eval "$$(ls -dt runs/first-look-* | head -1)" --suite
 
 GENERATIONS ?= 30

@@ -40,7 +40,7 @@ def main(
     from sensorium.evaluation import evaluate
     from sensorium.serialisation import write_json
 
-    chosen = recipes.find(recipe).override(seed=seed)
+    chosen = recipes.find(recipe).override({"seed": seed})
     began = time.perf_counter()
     result: dict = {
         "recipe": recipe,

@@ -8,12 +8,31 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from sensorium.envs import Environment
-from sensorium.training import TrainingContext
+from sensorium.policies import FeedForwardConfig
+from sensorium.recipes import Stage
+from sensorium.training import EvolutionConfig, TrainingContext
+
+UNTRAINED = (Stage("none", EvolutionConfig()),)
+"""Stages of an agent that a test draws instead of training it."""
+
+
+class Stopped(Exception):
+    """Raised in place of whatever stops a run."""
+
+
+def stop_after(generation, stage=None):
+    """For `on_generation`: stop a run after a generation of a stage."""
+
+    def stop(row):
+        if row["generation"] == generation and stage in (None, row["stage"]):
+            raise Stopped
+
+    return stop
 
 
 def context(draw, engine, expert=None):
     """What a trainer is built from, in a test that keeps nothing on disk."""
-    return TrainingContext(draw, engine, Path(), expert=expert)
+    return TrainingContext(FeedForwardConfig(), draw, engine, Path(), expert=expert)
 
 
 class ProbeState(NamedTuple):

@@ -144,15 +144,36 @@ def side_by_side(world, chosen):
                 f"{card['parameters']:,}",
                 *("-" if cell is None else score(cell) for cell in cells),
                 f"{card['evaluation']['episodes']:,}",
-                f"{card['training_seconds'] / 60:.0f} min",
+                *times(card),
             ]
         )
     episodes = "1,000" if world == "cartpole" else "100"
     for name, row in PAPERS[world].items():
         rows.append(
-            [f"*{name}*", "-", *(str(row.get(senses, "-")) for senses in columns), episodes, "-"]
+            [
+                f"*{name}*",
+                "-",
+                *(str(row.get(senses, "-")) for senses in columns),
+                episodes,
+                "-",
+                "-",
+            ]
         )
-    return markdown(["agent", "parameters", *columns.values(), "episodes", "trained in"], rows)
+    return markdown(
+        ["agent", "parameters", *columns.values(), "episodes", "trained in", "experts"], rows
+    )
+
+
+def times(card):
+    """What all stages took, and their experts apart; more than that if a start is not counted in."""
+    more = ">" if any("start" in stage for stage in card["stages"]) else ""
+    experts = {
+        stage["expert"]["name"]: stage["expert"]["training_seconds"]
+        for stage in card["stages"]
+        if "expert" in stage
+    }
+    apart = f"{sum(experts.values()) / 60:.0f} min" if experts else "-"
+    return f"{more}{card['training_seconds'] / 60:.0f} min", apart
 
 
 def details(world):

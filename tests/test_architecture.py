@@ -21,7 +21,7 @@ LAYERS = [
     {"terminal"},
     {"layers"},
     {"policies", "perturbations"},
-    {"envs"},
+    {"envs", "flags"},
     {"bridges"},
     {"rollout"},
     {"training", "evaluation"},
@@ -102,7 +102,7 @@ def test_heavy_libraries_stay_in_their_rooms():
 
 def test_import_costs_nothing_and_needs_no_simulator():
     script = (
-        "import sys; import sensorium; "
+        "import sys; import sensorium, sensorium.cli; "
         "heavy = {'jax', 'matplotlib', 'torch'} & set(sys.modules); "
         "assert not heavy, heavy; "
         "extras = ('torch', 'stable_baselines3', 'pybullet', 'minari', 'h5py', 'ray', 'evojax'); "

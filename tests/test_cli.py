@@ -69,10 +69,10 @@ def test_bench_prints_json(tmp_path):
         (("eval", "nobody-knows"), "There is no agent 'nobody-knows'"),
         (("eval", "missing.safetensors"), "There is no file missing.safetensors"),
         (("eval", "missing.zip"), "There is no file missing.zip"),
-        (("eval", ""), "No agent was named"),
-        (("eval", "cartpole-pi", "--env", ""), "There is no world ''; there are CarRacing"),
+        (("eval", ""), "There is an empty argument after 'eval'"),
+        (("eval", "cartpole-pi", "--env", ""), "There is an empty argument after '--env'"),
         (("eval", "cartpole-pi", "--env", "CartPole-v1"), "did you mean 'gym:CartPole-v1'"),
-        (("clone", "--teacher", "absent.zip"), "There is no file"),
+        (("train", "ant-pi", "--expert", "absent.zip"), "There is no file"),
         (("reproduce", "table-22"), "did you mean 'table-2'"),
         (("eval", "cartpole-pi", "--env", "gym:Pendulm-v1"), "did you mean 'Pendulum-v1'"),
         (
@@ -82,14 +82,15 @@ def test_bench_prints_json(tmp_path):
         (("eval", "cartpole-pi", "--address", "here:1"), "goes with --engine ray"),
         (("eval", "cartpole-pi", "--workers", "2"), "this one runs on the device"),
         (("train", "cartpole-pi", "--episodes", "3"), "Unrecognized"),
-        (("train", "cartpole-fnn", "--population", "0"), "at least"),
-        (
-            ("train", "ant-pi-clone", "--population", "4"),
-            "CloningConfig, which has no 'population'",
-        ),
-        (("teach", "cartpole-pi"), "cartpole-pi is no teacher"),
-        (("clone", "--student", "cartpole-pi"), "cartpole-pi is not trained by cloning"),
-        (("clone", "--student", "ant-pi-clon"), "did you mean 'ant-pi-clone'"),
+        (("train", "cartpole-fnn", "--set", "population=0"), "at least"),
+        (("train", "ant-pi", "--set", "clone.batchs=4"), "did you mean 'batches'"),
+        (("train", "ant-pi", "--set", "batches=4"), "no setting or stage of ant-pi 'batches'"),
+        (("train", "cartpole-pi", "--set", "generations"), "form name=value, got 'generations'"),
+        (("train", "cartpole-pi", "--set", "generations=many"), "must be a whole number"),
+        (("train", "cartpole-pi", "--expert", "cartpole-fnn"), "learns from no expert"),
+        (("train", "mine.json"), "mine.json is not a recipe in JSON"),
+        (("train", "no_module:MINE"), "'no_module' cannot be imported"),
+        (("recipe", "cartpole-pie"), "did you mean 'cartpole-pi"),
         (("bench", "cartpol"), "did you mean 'cartpole'"),
     ],
 )
@@ -105,8 +106,11 @@ def test_numbers_out_of_range(agent_file, tmp_path):
         (("eval", agent_file, "--episodes", 0), "episodes must be at least 1, got 0"),
         (("eval", agent_file, "--drop", 5), "would leave none"),
         (("eval", agent_file, "--env", "CartPole"), "There is no world 'CartPole'"),
-        (("train", "cartpole-pi", "--generations", 0), "generations must be at least 1, got 0"),
-        (("train", "cartpole-pi", "--population", 0), "population must be at least 1, got 0"),
+        (
+            ("train", "cartpole-pi", "--set", "generations=0"),
+            "generations must be at least 1, got 0",
+        ),
+        (("train", "cartpole-pi", "--set", "population=0"), "population must be at least 1, got 0"),
     ):
         assert sentence in sensorium(*arguments, code=2, cwd=tmp_path).stderr
     assert not list(tmp_path.iterdir())

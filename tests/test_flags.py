@@ -1,5 +1,6 @@
 """Every number that a command takes is checked before anything is run or written."""
 
+import dataclasses
 import inspect
 import math
 import typing
@@ -10,13 +11,13 @@ import pytest
 
 from sensorium import cli
 from sensorium.errors import SensoriumError
-from sensorium.perturbations.flags import PerturbationFlags
-from sensorium.recipes import find
+from sensorium.flags import PerturbationFlags
+from sensorium.recipes import RECIPES, find
 from sensorium.zoo import Agent
 
 HUGE = 2**40
 FROM_ZERO = {"seed", "workers", "process", "port", "noise_channels", "drop", "silence"}
-"""Flags that may be 0; `--episodes 0` too, of `clone`, if there is DAgger."""
+"""Flags that may be 0."""
 ANY_SIZE = {"seed"}
 WALK = "gym:tests.host_worlds:Walk-v0"
 
@@ -34,8 +35,6 @@ def commands(agent):
     joined = dict(engine="jax", address="localhost:1", processes=2, process=0)
     return {
         "train": [dict(recipe="cartpole-pi-evolution"), dict(recipe="cartpole-pi", **joined)],
-        "teach": [dict(recipe="ant-fnn", env="gym:Pendulum-v1")],
-        "clone": [dict(student="ant-pi-clone", teacher=agent, env=WALK)],
         "eval": [dict(agent=agent), dict(agent="carracing-pi"), dict(agent=agent, env=WALK)],
         "reproduce": [dict(table=name) for name in ("table-2", "nla-curves", "scaling")],
         "show": [dict(agent=agent)],
@@ -89,6 +88,37 @@ def test_bad_numbers_are_one_sentence(command, flag, value, agent_file, tmp_path
             cli.COMMANDS[command](**call | asked)
         assert "\n" not in str(caught.value)
         assert not list(Path().iterdir())
+
+
+WHOLE = sorted(
+    {
+        (type(part).__name__, field.name): (recipe.name, f"{stage.name}.{field.name}")
+        for recipe in RECIPES.values()
+        for stage in recipe.stages
+        for part in (stage, stage.trainer)
+        for field in dataclasses.fields(part)
+        if field.type in (int, "int")
+    }.values()
+)
+"""A recipe and a path for each whole number of each kind of stage and trainer."""
+
+
+@pytest.mark.parametrize("value", [-3, HUGE, 1.5, "many", None, True])
+@pytest.mark.parametrize(("name", "path"), WHOLE)
+def test_bad_settings_are_one_sentence(name, path, value):
+    with pytest.raises(SensoriumError) as caught:
+        find(name).override({path: value})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0, -3, HUGE, 1.5])
+@pytest.mark.parametrize("name", ["cartpole-fnn", "ant-pi", "carracing-ppo", "carracing-pi"])
+def test_bad_sizes_of_policies_are_one_sentence(name, value):
+    for field in dataclasses.fields(find(name).policy):
+        size = {int: value, tuple[int, ...]: [8, value]}.get(field.type)
+        if size is not None and not (value == 0 and field.name == "hidden_rows"):
+            with pytest.raises(SensoriumError, match=field.name):
+                find(name).override({f"policy.{field.name}": size})
 
 
 def test_every_command_with_numbers_is_tried():

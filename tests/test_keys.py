@@ -83,19 +83,19 @@ def test_worlds_on_the_host():
 def _evolution(directory):
     strategy = StrategyConfig("cma-es", sigma=0.3)
     config = EvolutionConfig(strategy, population=4, rollouts=3, replays=2, remembered=2, scouted=4)
-    return config, TrainingContext(_draw(3, 1), _device(), directory)
+    return config, TrainingContext(AGENT, _draw(3, 1), _device(), directory)
 
 
 def _short_horizon(directory):
     config = ShortHorizonConfig(population=2, rollouts=2, horizon=2, updates_per_generation=2)
-    return config, TrainingContext(_draw(3, 1), _device(), directory)
+    return config, TrainingContext(AGENT, _draw(3, 1), _device(), directory)
 
 
 def _recurrent_ppo(directory):
     config = RecurrentPpoConfig(
         rollouts=4, horizon=4, rounds=2, groups=2, epochs=2, critic_sizes=(4,), critic_rounds=1
     )
-    return config, TrainingContext(_draw(2, 2), _host(Shuffle()), directory)
+    return config, TrainingContext(AGENT, _draw(2, 2), _host(Shuffle()), directory)
 
 
 def _coaching(directory):
@@ -104,7 +104,7 @@ def _coaching(directory):
     )
     student = AGENT.build(2, 2, jax.random.key(9))
     fresh = partial(FeedForwardConfig(()).build, 2, 2)
-    return config, TrainingContext(fresh, _host(), directory, expert=student)
+    return config, TrainingContext(FeedForwardConfig(()), fresh, _host(), directory, expert=student)
 
 
 def _cloning(directory):
@@ -113,7 +113,7 @@ def _cloning(directory):
     )
     policy = FeedForwardConfig(()).build(2, 2, jax.random.key(9))
     expert = AgentTeacher(policy, make_world(WALK))
-    return config, TrainingContext(_draw(2, 2), _host(Shuffle()), directory, expert=expert)
+    return config, TrainingContext(AGENT, _draw(2, 2), _host(Shuffle()), directory, expert=expert)
 
 
 def _draw(sensors, actions):

@@ -13,7 +13,7 @@ import sensorium
 from sensorium import recipes, zoo
 from sensorium.envs import WORLDS
 from sensorium.errors import ConfigError, MissingExtraError, UnknownNameError
-from sensorium.recipes import Recipe
+from sensorium.recipes import Recipe, Stage
 from sensorium.registry import import_parts
 from tests.foreign import foreign_parts as foreign
 
@@ -21,13 +21,18 @@ RECIPE = Recipe(
     name="rooms",
     summary="The mean of three thermometers, by hill climbing.",
     policy=foreign.MeanConfig(size=0.1),
-    trainer=foreign.ClimbConfig(),
+    stages=(
+        Stage(
+            "climb",
+            foreign.ClimbConfig(),
+            generations=6,
+            perturbation=sensorium.compose(foreign.Offset(0.05), sensorium.Shuffle()),
+            test_every=2,
+            test_episodes=16,
+            checkpoint_every=1,
+        ),
+    ),
     env="Rooms",
-    perturbation=sensorium.compose(foreign.Offset(0.05), sensorium.Shuffle()),
-    generations=6,
-    test_every=2,
-    test_episodes=16,
-    checkpoint_every=1,
 )
 
 
@@ -79,7 +84,7 @@ def test_another_process_needs_the_module(run, tmp_path):
 def test_an_unknown_part_names_the_nearest():
     written = RECIPE.to_json()
     del written["needs"]
-    written["perturbation"] = {"kind": "Suffle"}
+    written["stages"][0]["perturbation"] = {"kind": "Suffle"}
     with pytest.raises(UnknownNameError, match="did you mean 'Shuffle'"):
         Recipe.from_json(written)
 

@@ -82,7 +82,7 @@ def test_every_seed_has_episodes_of_its_own():
 
 
 def test_a_recipe_keeps_any_seed():
-    recipe = recipes.find("cartpole-pi").override(seed=10**30)
+    recipe = recipes.find("cartpole-pi").override({"seed": 10**30})
     assert Recipe.from_json(recipe.to_json()) == recipe
 
 
@@ -100,8 +100,7 @@ def agent_file(tmp_path_factory):
         ["eval", "AGENT", "--json", "scores.json"],
         ["show", "AGENT", "--video", "out.mp4"],
         ["train", "cartpole-pi"],
-        ["teach", "ant-fnn"],
-        ["clone", "--teacher", "AGENT", "--student", "ant-pi-clone"],
+        ["train", "ant-pi", "--expert", "AGENT"],
         ["reproduce", "table-2", "--json", "table.json"],
         ["reproduce", "nla-curves"],
     ],

@@ -1,12 +1,13 @@
 """The command line: one short function a command.
 
 sensorium train cartpole-pi        sensorium eval cartpole-pi --shuffle --noise-channels 5
-sensorium teach ant-fnn            sensorium clone --teacher ant-fnn --student ant-pi-clone
+sensorium recipe ant-pi            sensorium train ant-pi-clone --expert model.zip --env gym:Pendulum-v1
 sensorium reproduce table-2        sensorium show cartpole-pi --video out.mp4
 sensorium demo                     sensorium export cartpole-pi --onnx agent.onnx
 sensorium bench cartpole           sensorium zoo
 """
 
+import json as json_module
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +15,10 @@ from typing import Any, Literal
 
 import tyro
 from rich.console import Console
-from tyro.conf import OmitArgPrefixes, Positional
+from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
 from sensorium.errors import ConfigError, MissingExtraError, SensoriumError
-from sensorium.perturbations.flags import NO_FLAGS, PerturbationFlags
+from sensorium.flags import NO_FLAGS, PerturbationFlags
 from sensorium.registry import import_plugins
 from sensorium.terminal import reserved_output, say, spell_out, whole_output, with_json
 
@@ -25,12 +26,13 @@ from sensorium.terminal import reserved_output, say, spell_out, whole_output, wi
 def train(
     recipe: Positional[str | None] = None,
     *,
-    generations: int | None = None,
-    population: int | None = None,
-    rollouts: int | None = None,
-    seed: int | None = None,
-    checkpoint_every: int | None = None,
+    set: UseAppendAction[tuple[str, ...]] = (),
+    expert: str | None = None,
+    vecnormalize: str | None = None,
     start: str | None = None,
+    env: str | None = None,
+    seed: int | None = None,
+    from_scratch: bool = False,
     run_dir: Path | None = None,
     resume: Path | None = None,
     engine: Literal["auto", "ray", "jax"] = "auto",
@@ -40,17 +42,20 @@ def train(
     workers: int | None = None,
     quiet: bool = False,
 ) -> None:
-    """Train an agent, or go on with a run.
+    """Train an agent stage by stage, or go on with a run.
 
     Args:
-        recipe: What to train; `sensorium zoo` lists the recipes.
-        generations: How long.
-        population: Individuals (evolution) or learners side by side (gradients).
-        rollouts: Episodes of each individual, or worlds of each learner.
+        recipe: A name (`sensorium zoo` lists them), a JSON file (`sensorium recipe NAME` prints one), a run,
+            or module:NAME.
+        set: A setting, as in --set generations=30 or --set ppo.trainer.epochs=4; may be given several times.
+        expert: What to learn from instead of the recipe's experts: an agent, a run or a file, of
+            Stable-Baselines3 too.
+        vecnormalize: Statistics that such a model was trained behind; those beside it if not said, or `none`.
+        start: An agent of the zoo, a run or a file to start from.
+        env: Another world; `gym:` and an id for any of Gymnasium.
         seed: Any whole number from 0 on; decides everything.
-        checkpoint_every: Generations between checkpoints.
-        start: An agent of the zoo, a run or a file whose weights to start from.
-        run_dir: Where the run is kept; runs/RECIPE by default.
+        from_scratch: Train the experts too, in folders beside the run.
+        run_dir: Where the run is kept; runs/NAME by default.
         resume: A run directory to go on with, to the same end as if it had never stopped.
         engine: Where episodes run: `auto` is this machine, `ray` a Ray cluster, `jax` all processes that
             are started with this command, one on each machine.
@@ -65,90 +70,44 @@ def train(
     from sensorium.rollout import EngineConfig, use_all_cores
 
     use_all_cores()
-    machinery = EngineConfig(engine, address, workers, processes, process)
-    numbers = dict(
-        generations=generations,
-        population=population,
-        rollouts=rollouts,
-        seed=seed,
-        checkpoint_every=checkpoint_every,
-    )
+    options = dict(quiet=quiet, engine=EngineConfig(engine, address, workers, processes, process))
     if resume is not None:
-        changed = [name for name, value in numbers.items() if value is not None]
-        if recipe or run_dir or start or changed:
-            raise ConfigError("--resume goes on as the run began: it takes no recipe or numbers.")
-        zoo.resume(resume, quiet=quiet, engine=machinery)
+        asked = (
+            recipe,
+            run_dir,
+            set or None,
+            from_scratch or None,
+            expert,
+            vecnormalize,
+            start,
+            env,
+            seed,
+        )
+        if asked != (None,) * len(asked):
+            raise ConfigError("--resume goes on as the run began: it takes no recipe or settings.")
+        zoo.resume(resume, **options)
         directory = resume
     elif recipe is None:
         raise ConfigError("Name a recipe to train, or a run to --resume.")
     else:
-        chosen = recipes.find(recipe).override(**numbers)
-        directory = run_dir or Path("runs") / recipe
-        zoo.train(chosen, directory, start, quiet=quiet, engine=machinery)
+        settings = dict(expert=expert, vecnormalize=vecnormalize, start=start, env=env)
+        chosen = recipes.adapt(recipes.find(recipe), set, **settings, seed=seed)
+        directory = run_dir or Path("runs") / chosen.name
+        zoo.train(chosen, directory, from_scratch=from_scratch, **options)
     Console(stderr=True).print(f"Trained; see `sensorium eval {directory}`.", soft_wrap=True)
 
 
-def teach(
-    recipe: Positional[str] = "ant-fnn",
-    *,
-    env: str | None = None,
-    steps: int | None = None,
-    seed: int | None = None,
-    run_dir: Path | None = None,
-    quiet: bool = False,
-) -> None:
-    """Train a feed-forward or convolutional agent with PPO of Stable-Baselines3.
+def recipe(recipe: Positional[str], *, set: UseAppendAction[tuple[str, ...]] = ()) -> None:
+    """Print a recipe as JSON, to be edited and trained.
 
     Args:
-        recipe: Whom; `ant-fnn` or `carracing-ppo`.
-        env: In another world on the host, such as gym:Pendulum-v1.
-        steps: Of the environment.
-        seed: Any whole number from 0 on; decides everything.
-        run_dir: Where the teacher is kept; runs/RECIPE by default.
-        quiet: Show no progress.
+        recipe: A name, a JSON file, a run, or module:NAME.
+        set: A setting, as of `train`.
     """
-    from sensorium import recipes, zoo
+    from sensorium import recipes
 
-    chosen = recipes.find(recipe).override(total_steps=steps, seed=seed, env=env)
-    directory = run_dir or Path("runs") / recipe
-    zoo.teach(chosen, directory, quiet=quiet)
-    Console(stderr=True).print(f"Trained; see `sensorium eval {directory}`.", soft_wrap=True)
-
-
-def clone(
-    *,
-    student: str = "ant-pi-clone",
-    teacher: str | None = None,
-    vecnormalize: str | None = None,
-    env: str | None = None,
-    episodes: int | None = None,
-    generations: int | None = None,
-    seed: int | None = None,
-    run_dir: Path | None = None,
-    quiet: bool = False,
-) -> None:
-    """Train a permutation-invariant student to do what a teacher does.
-
-    Args:
-        student: The recipe of the student; `sensorium zoo` lists the recipes.
-        teacher: An agent of the zoo, a run, or a file of an agent or of Stable-Baselines3.
-        vecnormalize: Statistics that such a model was trained behind; those beside it if not said, or `none`.
-        env: In another world on the host, such as gym:Pendulum-v1.
-        episodes: Demonstrations of the teacher.
-        generations: How long.
-        seed: Any whole number from 0 on; decides everything.
-        run_dir: Where the run is kept; runs/RECIPE by default. Go on with `train --resume`.
-        quiet: Show no progress.
-    """
-    from sensorium import recipes, zoo
-    from sensorium.rollout import use_all_cores
-
-    use_all_cores()
-    numbers = dict(generations=generations, episodes=episodes, seed=seed)
-    chosen = recipes.find(student).override(**numbers, env=env)
-    directory = run_dir or Path("runs") / student
-    zoo.clone(chosen, directory, teacher, vecnormalize, quiet=quiet)
-    Console(stderr=True).print(f"Cloned; see `sensorium eval {directory}`.", soft_wrap=True)
+    report = recipes.adapt(recipes.find(recipe), set).to_json()
+    sys.stdout.write(json_module.dumps(report, indent=2) + "\n")
 
 
 def evaluate(
@@ -349,8 +308,7 @@ def export(agent: Positional[str], *, onnx: Path) -> None:
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train,
-    "teach": teach,
-    "clone": clone,
+    "recipe": recipe,
     "eval": with_json(evaluate),
     "reproduce": with_json(reproduce),
     "show": show,

@@ -1,7 +1,9 @@
 """Every error that Sensorium raises on purpose: one sentence each, with the nearest right name."""
 
+import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Any
 
 _MANY = 50  # names are too many to list
 LARGEST_COUNT = 2**31 - 1
@@ -78,6 +80,26 @@ def check_counts(least: int = 1, of: str = "", /, **counts: int) -> None:
             raise ConfigError(f"{subject} must be at least {least}, got {count}.")
         if count > LARGEST_COUNT:
             raise ConfigError(f"{subject} must be at most {LARGEST_COUNT:,}, got {count:,}.")
+
+
+def check_whole_settings(part: Any, may_be_zero: Collection[str] = ()) -> None:
+    """Check all settings of a dataclass that are whole numbers, or tuples of them.
+
+    Args:
+        part: The dataclass.
+        may_be_zero: Names of settings that count from 0 on; all others count from 1 on.
+
+    Raises:
+        ConfigError: One does not fit; the first is named.
+    """
+    for field in dataclasses.fields(part):
+        setting = getattr(part, field.name)
+        least = 0 if field.name in may_be_zero else 1
+        if field.type in (int, "int"):
+            check_counts(least, **{field.name: setting})
+        elif field.type in (tuple[int, ...], "tuple[int, ...]"):
+            for count in setting:
+                check_counts(least, **{field.name: count})
 
 
 def did_you_mean(kind: str, name: str, choices: Iterable[str], note: str = "") -> UnknownNameError:

@@ -11,10 +11,10 @@ from sensorium.analysis.video import write_video
 from sensorium.envs import CartPoleSwingUpHarder, Perturbed
 from sensorium.errors import ConfigError
 from sensorium.evaluation import evaluation_keys
+from sensorium.flags import PerturbationFlags
 from sensorium.perturbations import (
     Identity,
     NoiseChannels,
-    PerturbationFlags,
     Reshuffle,
     Shuffle,
     compose,

@@ -10,7 +10,8 @@ from sensorium.analysis import attention
 from sensorium.analysis.show import show
 from sensorium.envs import CarRacing
 from sensorium.errors import ConfigError
-from sensorium.perturbations import SCENES, PerturbationFlags, ShufflePatches, each_background
+from sensorium.flags import PerturbationFlags
+from sensorium.perturbations import SCENES, ShufflePatches, each_background
 from sensorium.perturbations.backgrounds import frames_of
 from sensorium.policies import AttentionAgentConfig, FeedForwardConfig, VisionAttentionNeuronConfig
 from sensorium.zoo.agent import Agent
@@ -127,7 +128,11 @@ def test_what_cannot_be_shown_gets_one_sentence(tmp_path):
             show(Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}), **nothing | asked)
 
     refused("carracing-pi", "not to pictures of shape", flags=PerturbationFlags(noise_channels=5))
-    refused("carracing-pi", "every must be at least 0", flags=PerturbationFlags(reshuffle_every=-3))
+    refused(
+        "carracing-pi",
+        "reshuffle_every must be at least 1",
+        flags=PerturbationFlags(reshuffle_every=-3),
+    )
     refused("carracing-pi", "between 1 and 1000, got 2000", steps=2000)
     refused(
         "carracing-pi",

@@ -1,7 +1,6 @@
 """Models of Stable-Baselines3 act as they were trained to, or are refused in one sentence."""
 
 import base64
-import dataclasses
 import json
 import pickle
 import sys
@@ -17,7 +16,7 @@ from sensorium import recipes, zoo
 from sensorium.bridges import sb3, sb3_files
 from sensorium.errors import AgentFileError, ConfigError, MissingExtraError, UnknownNameError
 from sensorium.rollout import make_world
-from sensorium.training.teachers import Sb3Teacher
+from sensorium.training.teachers import Sb3Teacher, as_teacher
 
 pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
 sb3_contrib = pytest.importorskip("sb3_contrib", reason="the extra `teachers` is not installed")
@@ -28,7 +27,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNorm
 
 PENDULUM = "Pendulum-v1"
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-STUDENT = recipes.find("ant-pi-clone").override(env=f"gym:{PENDULUM}")
+STUDENT = recipes.find("ant-pi-clone").override({"env": f"gym:{PENDULUM}"})
 
 
 def small():
@@ -310,8 +309,14 @@ def normalised(folder):
     return model, env
 
 
-def as_student_of(teacher, **changes):
-    return STUDENT.override(teacher=str(teacher), **changes)
+def as_student_of(expert, **changes):
+    return STUDENT.override({"expert": str(expert)} | changes)
+
+
+def find_teacher(recipe):
+    """What the stage of a recipe learns from, in its world."""
+    expert, _ = zoo.find_expert(recipe.last.expert, recipe.last.vecnormalize, recipe.env)
+    return as_teacher(expert, recipe.make_world())
 
 
 def test_a_teacher_sees_what_it_saw_behind_vecnormalize(normalised, folder, tmp_path):
@@ -319,15 +324,15 @@ def test_a_teacher_sees_what_it_saw_behind_vecnormalize(normalised, folder, tmp_
     world, seen = make_world(f"gym:{PENDULUM}"), observations(PENDULUM)
     expected = rolled(model, env.normalize_obs(seen), world)
     recipe = as_student_of(folder / "norm.zip", vecnormalize=str(folder / "statistics.pkl"))
-    labels = label(zoo.find_teacher(recipe), seen)
+    labels = label(find_teacher(recipe), seen)
     np.testing.assert_allclose(labels, expected, atol=1e-6)
     assert np.abs(rolled(model, seen, world) - expected).max() > 1e-3
-    act = zoo.find_teacher(recipe).make_actor().act(np.ones(3, bool), np.arange(3), seen[:, 0])
+    act = find_teacher(recipe).make_actor().act(np.ones(3, bool), np.arange(3), seen[:, 0])
     np.testing.assert_allclose(act, expected[:, 0], atol=1e-6)
     with pytest.raises(AgentFileError, match="was trained behind VecNormalize, and no") as caught:
-        zoo.find_teacher(as_student_of(folder / "norm.zip"))
+        find_teacher(as_student_of(folder / "norm.zip"))
     assert "--vecnormalize FILE" in one_sentence(caught)
-    plain = zoo.find_teacher(as_student_of(folder / "norm.zip", vecnormalize="none"))
+    plain = find_teacher(as_student_of(folder / "norm.zip", vecnormalize="none"))
     np.testing.assert_allclose(label(plain, seen), rolled(model, seen, world), atol=1e-6)
 
 
@@ -412,18 +417,18 @@ def test_statistics_that_do_not_fit(model, folder, tmp_path):
     }.items():
         recipe = as_student_of(folder / "ppo.zip", vecnormalize=str(tmp_path / name))
         with pytest.raises((AgentFileError, ConfigError), match=sentence) as caught:
-            zoo.find_teacher(recipe)
+            find_teacher(recipe)
         one_sentence(caught)
     statistics(PENDULUM, norm_obs=False).save(tmp_path / "rewards.pkl")
     recipe = as_student_of(folder / "ppo.zip", vecnormalize=str(tmp_path / "rewards.pkl"))
     seen = observations(PENDULUM)
     np.testing.assert_allclose(
-        label(zoo.find_teacher(recipe), seen),
+        label(find_teacher(recipe), seen),
         rolled(model, seen, make_world(f"gym:{PENDULUM}")),
         atol=1e-6,
     )
-    with pytest.raises(ConfigError, match="--vecnormalize goes with a model of Stable-Baselines3"):
-        zoo.find_teacher(as_student_of("cartpole-pi", vecnormalize=str(tmp_path / "rewards.pkl")))
+    with pytest.raises(ConfigError, match="VecNormalize go with a model of Stable-Baselines3"):
+        find_teacher(as_student_of("cartpole-pi", vecnormalize=str(tmp_path / "rewards.pkl")))
 
 
 def test_a_run_remembers_the_statistics(normalised, folder, tmp_path, monkeypatch):
@@ -437,30 +442,32 @@ def test_a_run_remembers_the_statistics(normalised, folder, tmp_path, monkeypatc
     for name in ("norm.zip", "statistics.pkl"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     monkeypatch.chdir(tmp_path)
-    zoo.clone(STUDENT, tmp_path / "run", "norm.zip", "statistics.pkl")
-    trainer = recipes.Recipe.from_json(asked[-1].to_json()).trainer
-    assert trainer.teacher == str(tmp_path / "norm.zip")
-    assert trainer.vecnormalize == str(tmp_path / "statistics.pkl")
+    zoo.train(as_student_of("norm.zip", vecnormalize="statistics.pkl"), tmp_path / "run")
+    stage = recipes.Recipe.from_json(asked[-1].to_json()).last
+    assert stage.expert == str(tmp_path / "norm.zip")
+    assert stage.vecnormalize == str(tmp_path / "statistics.pkl")
     (tmp_path / "statistics.pkl").rename(tmp_path / "norm_vecnormalize.pkl")
-    zoo.clone(STUDENT, tmp_path / "run", "norm.zip")
-    assert asked[-1].trainer.vecnormalize == str(tmp_path / "norm_vecnormalize.pkl")
+    zoo.train(as_student_of("norm.zip"), tmp_path / "run")
+    assert asked[-1].last.vecnormalize == str(tmp_path / "norm_vecnormalize.pkl")
 
 
 def test_a_model_is_no_agent_of_ours_and_the_sentence_says_what_to_do(model, folder, tmp_path):
-    with pytest.raises(AgentFileError, match=r"is a model of Stable-Baselines3.*clone --teacher"):
+    with pytest.raises(
+        AgentFileError, match=r"is a model of Stable-Baselines3.*train ant-pi-clone --expert"
+    ):
         zoo.load(folder / "ppo.zip")
     (tmp_path / "ppo_1.5").write_bytes((folder / "ppo.zip").read_bytes())  # as SB3 names "ppo_1.5"
     with pytest.raises(AgentFileError, match="is a model of Stable-Baselines3"):
         zoo.load(tmp_path / "ppo_1.5")
-    assert isinstance(zoo.find_teacher(as_student_of(tmp_path / "ppo_1.5")), Sb3Teacher)
-    imitator = recipes.find("carracing-pi").override(teacher=str(folder / "ppo.zip"))
-    with pytest.raises(ConfigError, match="imitates agents of ours only"):
-        zoo.find_teacher(imitator)
-    for start in ("", " "):
-        with pytest.raises(ConfigError, match="--start names no agent"):
-            zoo.train(dataclasses.replace(STUDENT), tmp_path / "run", start=start)
-    with pytest.raises(ConfigError, match="needs a teacher"):
-        zoo.clone(STUDENT, tmp_path / "run", "")
+    assert isinstance(find_teacher(as_student_of(tmp_path / "ppo_1.5")), Sb3Teacher)
+    imitator = recipes.find("carracing-pi").override({"expert": str(folder / "ppo.zip")})
+    with pytest.raises(ConfigError, match="needs an agent of ours as its expert"):
+        zoo.train(imitator, tmp_path / "run")
+    with pytest.raises(UnknownNameError, match="No agent was named"):
+        zoo.train(STUDENT.override({"start": " "}), tmp_path / "run")
+    with pytest.raises(ConfigError, match="needs an expert"):
+        zoo.train(as_student_of(""), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("name", ["weights.pt", "arrays.npz", "agent.onnx", "recipe.json", "text"])

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sensorium.errors import ConfigError
+from sensorium.flags import PerturbationFlags
 from sensorium.layers import KeyMap
 from sensorium.perturbations import (
     Compose,
@@ -19,7 +20,6 @@ from sensorium.perturbations import (
     Identity,
     NoiseChannels,
     OneOf,
-    PerturbationFlags,
     Reshuffle,
     Shuffle,
     ShufflePatches,
@@ -28,7 +28,7 @@ from sensorium.perturbations import (
     compose,
 )
 from sensorium.policies import AttentionNeuronConfig, as_population
-from sensorium.recipes import Recipe
+from sensorium.recipes import Recipe, Stage
 from sensorium.rollout import EngineConfig, open_engine
 from sensorium.training import EvolutionConfig
 
@@ -230,9 +230,8 @@ def test_sensors_of_different_numbers_are_trained_with(env, monkeypatch):
         "mixed",
         "Many senses.",
         AttentionNeuronConfig(num_queries=4, message_size=4),
-        EvolutionConfig(population=4, rollouts=6, start_at_zero=False),
+        (Stage("evolution", EvolutionConfig(population=4, rollouts=6), perturbation=parts),),
         env=env,
-        perturbation=parts,
     )
     assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
     with open_engine(

@@ -13,6 +13,7 @@ from PIL import Image
 
 from sensorium.envs import CarRacing
 from sensorium.errors import ConfigError, UnknownNameError
+from sensorium.flags import PerturbationFlags
 from sensorium.perturbations import (
     SCENES,
     Background,
@@ -24,7 +25,6 @@ from sensorium.perturbations import (
     NoiseBackground,
     Occlude,
     OneOf,
-    PerturbationFlags,
     RandomBackground,
     RandomConvolution,
     Shuffle,

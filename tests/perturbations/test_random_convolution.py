@@ -9,8 +9,8 @@ import pytest
 
 from sensorium.envs import CarRacing, Perturbed
 from sensorium.errors import ConfigError
+from sensorium.flags import PerturbationFlags
 from sensorium.perturbations import (
-    PerturbationFlags,
     RandomConvolution,
     ShufflePatches,
     check_perturbation,
@@ -149,7 +149,7 @@ def test_names_and_flags():
             lambda: RandomConvolution().arriving((96, 96, 1)),
             "'random convolution' happens to pictures of red, green and blue, not of 1 channel",
         ),
-        (lambda: RandomConvolution().arriving(5), "not to 5 scalar sensors"),
+        (lambda: RandomConvolution().arriving(5), "not to 5 scalar sensor"),
         (lambda: compose(RandomConvolution()).init(jax.random.key(0), 5), "not to 5 scalar"),
         (lambda: RandomConvolution(alpha=1.2), "alpha .* from 0 to 1, got 1.2"),
         (lambda: RandomConvolution(alpha=-0.1), "from 0 to 1, got -0.1"),

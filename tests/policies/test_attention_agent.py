@@ -18,6 +18,7 @@ from sensorium.policies import (
     as_population,
     num_parameters,
 )
+from sensorium.recipes.training import fit_start
 from sensorium.rollout import DeviceEngine
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
@@ -75,15 +76,15 @@ def test_told_of_more_places_it_acts_as_before_and_of_fewer_on_the_best():
 
 @pytest.mark.parametrize("top", [5, 20])
 def test_training_starts_from_an_agent_of_other_places(top):
-    recipe = recipes.find("carracing-attention-agent").override(start="carracing-attention-agent")
+    recipe = recipes.find("carracing-attention-agent")
     recipe = dataclasses.replace(recipe, policy=AttentionAgentConfig(top=top))
-    start = zoo.find_start(recipe)
-    assert start.num_attended == top
     shipped = zoo.load("carracing-attention-agent").policy
+    start = fit_start(shipped, recipe, recipe.last)
+    assert start.num_attended == top
     np.testing.assert_array_equal(start.look.key.weight, shipped.look.key.weight)
     larger = dataclasses.replace(recipe, policy=AttentionAgentConfig(top=top, hidden_size=32))
-    with pytest.raises(ConfigError, match="cannot be its start"):
-        zoo.find_start(larger)
+    with pytest.raises(ConfigError, match="of another architecture"):
+        fit_start(shipped, larger, larger.last)
 
 
 def test_it_drives_in_the_engine():
@@ -98,11 +99,11 @@ def test_it_drives_in_the_engine():
     ("senses", "settings", "sentence"),
     [
         (5, {}, "sees pictures of height x width x 3, not 5"),
-        ((96, 96, 1), {}, r"height x width x 3, not \(96, 96, 1\)"),
+        ((96, 96, 1), {}, r"height x width x 3, not pictures of shape \(96, 96, 1\)"),
         ((5, 96, 3), {}, "smaller than a patch of 7"),
         ((7, 11, 3), {}, "has 2 patches, fewer than the 10"),
         (SENSES, {"stride": 0}, "at least 1"),
-        (SENSES, {"top": 0}, "1 patch or more, not 0"),
+        (SENSES, {"top": 0}, "top must be at least 1, got 0"),
     ],
 )
 def test_what_it_cannot_look_at_is_refused(senses, settings, sentence):

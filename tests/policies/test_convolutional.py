@@ -107,9 +107,9 @@ def test_it_acts_in_worlds_on_the_host():
 
 
 def test_it_comes_back_from_a_file(tmp_path):
-    recipe = dataclasses.replace(
-        recipes.find("carracing-netrand"), policy=SMALL, perturbation=RandomConvolution(0.2, 7)
-    )
+    recipe = recipes.find("carracing-netrand")
+    stage = recipe.last.changed(perturbation=RandomConvolution(0.2, 7))
+    recipe = dataclasses.replace(recipe, policy=SMALL, stages=(stage,))
     assert recipes.Recipe.from_json(recipe.to_json()) == recipe
     policy = recipe.draw_policy(jax.random.key(3))
     Agent(policy, recipe, {}).save(tmp_path / "agent.safetensors")

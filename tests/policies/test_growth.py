@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sensorium import zoo
 from sensorium.errors import ConfigError
 from sensorium.policies import AttentionNeuronConfig, DeepSetsConfig, FeedForwardConfig
 from sensorium.policies.growth import grown
 from sensorium.recipes import Recipe
-from sensorium.training import EvolutionConfig
+from sensorium.recipes.training import fit_start
+from tests.probes import UNTRAINED
 
 SMALL = AttentionNeuronConfig(
     num_queries=5, hidden_size=3, message_size=4, position_size=4, controller_sizes=(6,), bias=True
@@ -77,10 +77,9 @@ def test_no_agent_grows_into_one_of_other_actions(actions, feedback):
     assert grown(_build(SMALL, 0), larger.build(7, actions, jax.random.key(1))) is None
 
 
-def test_what_differs_from_a_start_is_named(tmp_path):
-    recipe = Recipe("small", "Few units.", SMALL, EvolutionConfig(), env="CartPoleSwingUpHarder")
-    path = str(tmp_path / "small.safetensors")
-    zoo.Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(path)
+def test_what_differs_from_a_start_is_named():
+    recipe = Recipe("small", "Few units.", SMALL, UNTRAINED)
+    small = recipe.draw_policy(jax.random.key(0))
     for changes, sentence in (
         (dict(env="gym:CartPole-v1"), r"gives 1 action\(s\), not 2"),
         (dict(policy=DeepSetsConfig()), "has the shape"),
@@ -91,20 +90,17 @@ def test_what_differs_from_a_start_is_named(tmp_path):
         ),
         (dict(policy=dataclasses.replace(SMALL, scale=True)), "built with other settings"),
     ):
-        wanted = dataclasses.replace(recipe, name="other", start=path, **changes)
-        with pytest.raises(ConfigError, match=f"than other in .*{sentence}"):
-            zoo.find_start(wanted)
+        wanted = dataclasses.replace(recipe, name="other", **changes)
+        with pytest.raises(ConfigError, match=f"of other in .*{sentence}"):
+            fit_start(small, wanted, wanted.last)
 
 
-def test_a_recipe_may_start_from_a_smaller_agent(tmp_path):
-    recipe = Recipe("small", "Few units.", SMALL, EvolutionConfig(), env="CartPoleSwingUpHarder")
+def test_a_recipe_may_start_from_a_smaller_agent():
+    recipe = Recipe("small", "Few units.", SMALL, UNTRAINED)
     small = recipe.draw_policy(jax.random.key(0))
-    zoo.Agent(small, recipe, {}).save(tmp_path / "small.safetensors")
     config = dataclasses.replace(SMALL, hidden_size=9, position_size=8)
-    larger = dataclasses.replace(
-        recipe, name="large", policy=config, start=str(tmp_path / "small.safetensors")
-    )
-    start = zoo.find_start(larger)
+    larger = dataclasses.replace(recipe, name="large", policy=config)
+    start = fit_start(small, larger, larger.last)
     assert jax.tree.map(np.shape, start) == jax.tree.map(
         np.shape, larger.draw_policy(jax.random.key(1))
     )

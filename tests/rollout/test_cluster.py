@@ -117,7 +117,9 @@ def test_what_a_task_raises_is_the_same_sentence_as_here(cluster):
     world = make_world("gym:tests.host_worlds:Raising-v0")
     engine = open_engine(world, EngineConfig("ray", cluster.address))
     try:
-        with pytest.raises(WorldError, match="Raising-v0 raised ValueError: the left knee"):
+        with pytest.raises(
+            WorldError, match="Raising-v0 step 3: it raised ValueError: the left knee"
+        ):
             engine.returns(population(world, 2), jax.random.split(jax.random.key(0), 2))
     finally:
         engine.close()

@@ -1,5 +1,6 @@
 """Shares of a population on several XLA devices and in several processes: the same parameters as on one."""
 
+import json
 import os
 import signal
 import socket
@@ -21,7 +22,7 @@ from sensorium.training.checkpoints import BEST, LAST
 RUN = (
     "train",
     "cartpole-pi-evolution",
-    *("--population", "12", "--rollouts", "4", "--checkpoint-every", "1"),
+    *("--set", "population=12", "--set", "rollouts=4", "--set", "checkpoint_every=1"),
 )
 
 
@@ -78,21 +79,21 @@ def same(one, other):
 def alone(tmp_path_factory, start):
     """Two generations on one device."""
     directory = tmp_path_factory.mktemp("alone") / "run"
-    codes, said = finish(start(*RUN, "--generations", "2", "--run-dir", str(directory)))
+    codes, said = finish(start(*RUN, "--set", "generations=2", "--run-dir", str(directory)))
     assert codes == [0], said
     return directory
 
 
 @pytest.mark.parametrize("devices", [2, 4, 5])
 def test_several_devices_find_the_same_parameters(alone, tmp_path, devices, start):
-    command = (*RUN, "--generations", "2", "--run-dir", str(tmp_path / "run"))
+    command = (*RUN, "--set", "generations=2", "--run-dir", str(tmp_path / "run"))
     codes, said = finish(start(*command, devices=devices))
     assert codes == [0], said
     same(weights(tmp_path / "run"), weights(alone))
 
 
 def test_several_processes_find_the_same_parameters(alone, tmp_path, start):
-    processes = together(start, *RUN, "--generations", "2", "--run-dir", str(tmp_path / "run"))
+    processes = together(start, *RUN, "--set", "generations=2", "--run-dir", str(tmp_path / "run"))
     codes, said = finish(*processes)
     assert codes == [0, 0], said
     same(weights(tmp_path / "run"), weights(alone))
@@ -101,7 +102,7 @@ def test_several_processes_find_the_same_parameters(alone, tmp_path, start):
 
 def under_way(start, directory):
     """Two processes that have trained for a while."""
-    processes = together(start, *RUN, "--generations", "2000", "--run-dir", str(directory))
+    processes = together(start, *RUN, "--set", "generations=2000", "--run-dir", str(directory))
     deadline = time.monotonic() + 600
     while not (directory / LAST).exists():
         assert time.monotonic() < deadline
@@ -125,12 +126,19 @@ def test_stopping_one_process_stops_all_and_they_resume(alone, tmp_path, start):
     processes[1].send_signal(signal.SIGTERM)  # the one that does not write the run
     codes, said = finish(*processes)
     assert codes == [130, 130], said
-    generations = len((directory / "metrics.jsonl").read_text().splitlines())
-    recipe = directory / "recipe.json"
-    recipe.write_text(recipe.read_text().replace("2000", str(generations + 1)))
-    codes, said = finish(*together(start, "train", "--resume", str(directory)))
-    assert codes == [0, 0], said
-    assert len((directory / "metrics.jsonl").read_text().splitlines()) == generations + 1
+    metrics = directory / "metrics.jsonl"
+    generations = len(metrics.read_text().splitlines())
+    processes = together(start, "train", "--resume", str(directory))
+    deadline = time.monotonic() + 600
+    while len(metrics.read_text().splitlines()) <= generations:
+        assert time.monotonic() < deadline
+        assert processes[0].poll() is None, finish(*processes)
+        time.sleep(0.2)
+    processes[0].send_signal(signal.SIGTERM)
+    codes, said = finish(*processes)
+    assert codes == [130, 130], said
+    rows = [json.loads(line)["generation"] for line in metrics.read_text().splitlines()]
+    assert rows == list(range(1, len(rows) + 1))
 
 
 @pytest.mark.parametrize(
@@ -151,8 +159,9 @@ def test_settings_that_do_not_fit(config, sentence):
 def test_only_evolution_is_shared_out(tmp_path):
     with DeviceEngine(make_world("CartPoleSwingUpHarder")) as local:
         engine = DistributedEngine(local)  # of one process
-        with pytest.raises(ConfigError, match="cartpole-pi is trained on one machine"):
-            recipes.find("cartpole-pi").make_trainer(engine, tmp_path)
+        with pytest.raises(ConfigError, match="ShortHorizonConfig trains on one machine"):
+            recipes.find("cartpole-pi").last.trainer.check_engine(engine)
+        recipes.find("cartpole-pi-evolution").last.trainer.check_engine(engine)
 
 
 def test_the_first_process_does_not_come(monkeypatch):

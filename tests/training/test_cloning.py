@@ -1,7 +1,6 @@
 """Students do what teachers do; collection and cloning go on where they were cut off."""
 
 import dataclasses
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -12,12 +11,13 @@ from sensorium import recipes, zoo
 from sensorium.errors import AgentFileError, ConfigError, RunError, UnknownNameError
 from sensorium.perturbations import Identity, NoiseChannels, Shuffle
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
-from sensorium.recipes import Recipe
+from sensorium.recipes import Recipe, Stage
 from sensorium.rollout import HostEngine, make_world
-from sensorium.training import CloningConfig, EvolutionConfig, demonstrations
+from sensorium.training import CloningConfig, demonstrations
 from sensorium.training.demonstrations import collect, cut, previous, read
 from sensorium.training.teachers import AgentTeacher
 from sensorium.zoo import Agent
+from tests.probes import UNTRAINED, Stopped, stop_after
 
 WALK = "gym:tests.host_worlds:Walk-v0"
 EXPERT = FeedForwardConfig((), clipped=True)
@@ -33,7 +33,7 @@ def expert(key):
 
 @pytest.fixture
 def expert_file(expert, tmp_path):
-    recipe = Recipe("expert", "Follows.", EXPERT, EvolutionConfig(), env=WALK)
+    recipe = Recipe("expert", "Follows.", EXPERT, UNTRAINED, env=WALK)
     Agent(expert, recipe, {}).save(tmp_path / "expert.safetensors")
     return str(tmp_path / "expert.safetensors")
 
@@ -53,35 +53,46 @@ STUDENT = Recipe(
     name="student",
     summary="Follows who follows.",
     policy=FeedForwardConfig((8,)),
-    trainer=CloningConfig(
-        episodes=40,
-        steps=20,
-        window=10,
-        batch=16,
-        batches=20,
-        learning_rate=1e-2,
-        total_batches=120,
+    stages=(
+        Stage(
+            "clone",
+            CloningConfig(
+                episodes=40,
+                steps=20,
+                window=10,
+                batch=16,
+                batches=20,
+                learning_rate=1e-2,
+                total_batches=120,
+            ),
+            generations=6,
+            expert="somebody",
+            test_every=3,
+            test_episodes=8,
+            checkpoint_every=1,
+        ),
     ),
     env=WALK,
-    generations=6,
-    test_every=3,
-    test_episodes=8,
-    checkpoint_every=1,
 )
 DAGGER = dataclasses.replace(
     STUDENT,
     policy=AttentionNeuronConfig(num_queries=4, message_size=4),
-    perturbation=Shuffle(),
-    trainer=dataclasses.replace(STUDENT.trainer, dagger_every=2, dagger_episodes=6, batches=4),
+    stages=(
+        STUDENT.last.changed(perturbation=Shuffle(), dagger_every=2, dagger_episodes=6, batches=4),
+    ),
 )
+
+
+def clone(recipe, directory, expert, **options):
+    """Train with another expert."""
+    recipe = recipe.override({"expert": expert})
+    return zoo.train(recipe, directory, quiet=True, **options)
 
 
 @pytest.mark.usefixtures("_minari")
 def test_a_student_does_what_its_teacher_does(expert, expert_file, engine, tmp_path):
     rows = []
-    student = zoo.clone(
-        STUDENT, tmp_path / "run", expert_file, quiet=True, on_generation=rows.append
-    )
+    student = clone(STUDENT, tmp_path / "run", expert_file, on_generation=rows.append)
     assert rows[-1]["loss"] < 0.02 < rows[0]["loss"]
     keys = jax.random.split(jax.random.key(3), 16)
     taught = engine.run_episodes(student, keys).total
@@ -93,28 +104,30 @@ def test_a_student_does_what_its_teacher_does(expert, expert_file, engine, tmp_p
 
 @pytest.mark.usefixtures("_minari")
 def test_a_clone_with_dagger_resumes_bit_for_bit(expert_file, tmp_path):
-    whole = zoo.clone(DAGGER, tmp_path / "whole", expert_file, quiet=True)
-    assert len(list((tmp_path / "whole/dagger").glob("*.safetensors"))) == 2
+    whole = clone(DAGGER, tmp_path / "whole", expert_file)
+    assert len(list((tmp_path / "whole/data/clone/dagger").glob("*.safetensors"))) == 2
 
-    def stop(row):
-        if row["generation"] == 3:
-            raise RuntimeError("power cut")
-
-    with pytest.raises(RuntimeError, match="power cut"):
-        zoo.clone(DAGGER, tmp_path / "cut", expert_file, quiet=True, on_generation=stop)
+    with pytest.raises(Stopped):
+        clone(DAGGER, tmp_path / "cut", expert_file, on_generation=stop_after(3))
     resumed = zoo.resume(tmp_path / "cut", quiet=True)
     for ours, theirs in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
         assert np.array_equal(ours, theirs)
 
 
 def test_without_demonstrations_the_student_begins(expert_file, tmp_path):
-    trainer = dataclasses.replace(
-        DAGGER.trainer, episodes=0, identity_weight=0.1, averaging=0.5, dagger_every=1
+    recipe = DAGGER.override(
+        {
+            "episodes": 0,
+            "identity_weight": 0.1,
+            "averaging": 0.5,
+            "dagger_every": 1,
+            "generations": 12,
+            "test_every": 1,
+        }
     )
-    recipe = dataclasses.replace(DAGGER, trainer=trainer, generations=12, test_every=1)
     rows = []
-    zoo.clone(recipe, tmp_path / "run", expert_file, quiet=True, on_generation=rows.append)
-    assert not (tmp_path / "run/demonstrations").exists()
+    clone(recipe, tmp_path / "run", expert_file, on_generation=rows.append)
+    assert not (tmp_path / "run/data/clone/demonstrations").exists()
     assert rows[0]["sequences"] == 6
     assert rows[-1]["loss"] < 0.5 * rows[0]["loss"]
     assert rows[-1]["identity"] < rows[0]["identity"]
@@ -227,15 +240,13 @@ def test_a_dataset_must_be_of_the_world_and_long_enough(expert, engine, tmp_path
 
 
 def test_what_does_not_fit_is_one_sentence(expert_file, tmp_path):
-    clone = partial(zoo.clone, directory=tmp_path / "run", quiet=True)
     elsewhere = dataclasses.replace(STUDENT, env="gym:Pendulum-v1")
     cases = [
-        (STUDENT, None, ConfigError, "student needs a teacher; name one with --teacher"),
+        (STUDENT, "", ConfigError, "Cloning needs an expert; name one with --expert"),
         (STUDENT, "ant-fn", UnknownNameError, "There is no agent 'ant-fn'"),
         (STUDENT, "cartpole-pi", ConfigError, r"The teacher senses .* and has 1 action"),
         (elsewhere, expert_file, ConfigError, "fits 2 sensors|has 2 sensors|2 sensors"),
-        (STUDENT, str(tmp_path / "no.zip"), AgentFileError, "is missing, damaged or no model"),
-        (recipes.find("cartpole-pi"), None, ConfigError, "not trained by cloning"),
+        (STUDENT, str(tmp_path / "no.zip"), AgentFileError, "There is no file"),
         (
             recipes.find("carracing-pi"),
             "carracing-techer",
@@ -243,14 +254,12 @@ def test_what_does_not_fit_is_one_sentence(expert_file, tmp_path):
             "did you mean 'carracing-teacher'",
         ),
     ]
-    for recipe, teacher, error, sentence in cases:
+    for recipe, expert, error, sentence in cases:
         with pytest.raises(error, match=sentence):
-            clone(recipe, teacher=teacher)
-    assert not (tmp_path / "run").exists()
-    odd = dataclasses.replace(STUDENT, trainer=dataclasses.replace(STUDENT.trainer, window=7))
+            clone(recipe, tmp_path / "run", expert)
+    odd = STUDENT.override({"window": 7})
     with pytest.raises(ConfigError, match="20 steps do not divide into windows of 7"):
-        clone(odd, teacher=expert_file)
-    with pytest.raises(ConfigError, match="`sensorium teach`"):
-        recipes.train(recipes.find("ant-fnn"), tmp_path / "other", quiet=True)
+        clone(odd, tmp_path / "run", expert_file)
+    assert not (tmp_path / "run").exists()
     with pytest.raises(RunError, match="not a run directory"):
         zoo.resume(tmp_path / "nothing")

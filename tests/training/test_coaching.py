@@ -1,19 +1,17 @@
 """Coaching: a coach copies its student, then finds out more; it resumes, and says what does not fit."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
 
 from sensorium import zoo
 from sensorium.errors import ConfigError
-from sensorium.perturbations import NoiseChannels, Shuffle
+from sensorium.perturbations import Shuffle
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, to_vector
-from sensorium.recipes import Recipe
-from sensorium.rollout import DeviceEngine, HostEngine, make_world
-from sensorium.training import CoachingConfig, EvolutionConfig
+from sensorium.recipes import Recipe, Stage
+from sensorium.training import CoachingConfig
 from sensorium.zoo import Agent
+from tests.probes import UNTRAINED, Stopped, stop_after
 
 WALK = "gym:tests.host_worlds:Walk-v0"
 CONFIG = CoachingConfig(
@@ -34,12 +32,10 @@ RECIPE = Recipe(
     name="coach",
     summary="Knows better.",
     policy=FeedForwardConfig((16,)),
-    trainer=CONFIG,
+    stages=(
+        Stage("coach", CONFIG, generations=3, test_every=1, test_episodes=32, checkpoint_every=1),
+    ),
     env=WALK,
-    generations=3,
-    test_every=1,
-    test_episodes=32,
-    checkpoint_every=1,
 )
 
 
@@ -47,15 +43,15 @@ RECIPE = Recipe(
 def recipe(tmp_path):
     """A recipe of a coach for an agent that was drawn at random."""
     config = AttentionNeuronConfig(num_queries=4, message_size=4)
-    student = Recipe("student", "Knows nothing.", config, EvolutionConfig(), env=WALK)
+    student = Recipe("student", "Knows nothing.", config, UNTRAINED, env=WALK)
     policy = student.draw_policy(jax.random.key(4))
     Agent(policy, student, {}).save(tmp_path / "student.safetensors")
-    return RECIPE.override(student=str(tmp_path / "student.safetensors"))
+    return RECIPE.override({"expert": str(tmp_path / "student.safetensors")})
 
 
 def test_a_coach_copies_its_student_and_then_finds_out_more(recipe, tmp_path):
     rows = []
-    recipe = dataclasses.replace(recipe, generations=12)
+    recipe = recipe.override({"generations": 12})
     coach = zoo.train(recipe, tmp_path / "run", quiet=True, on_generation=rows.append)
     assert (
         rows[0]["divergence"] < rows[1]["divergence"]
@@ -69,7 +65,7 @@ def test_nearness_keeps_a_coach_by_its_student(recipe, tmp_path):
     apart = []
     for nearness in (0.0, 100.0):
         rows = []
-        near = dataclasses.replace(recipe.override(nearness=nearness), generations=4)
+        near = recipe.override({"nearness": nearness, "generations": 4})
         zoo.train(near, tmp_path / str(nearness), quiet=True, on_generation=rows.append)
         apart.append(rows[-1]["apart"])
     assert apart[1] < 0.5 * apart[0]
@@ -77,9 +73,8 @@ def test_nearness_keeps_a_coach_by_its_student(recipe, tmp_path):
 
 def test_it_goes_on_as_if_never_stopped(recipe, tmp_path):
     whole = zoo.train(recipe, tmp_path / "whole", quiet=True)
-    zoo.train(dataclasses.replace(recipe, generations=1), tmp_path / "cut", quiet=True)
-    recipe_file = tmp_path / "cut" / "recipe.json"
-    recipe_file.write_text((tmp_path / "whole" / "recipe.json").read_text())
+    with pytest.raises(Stopped):
+        zoo.train(recipe, tmp_path / "cut", quiet=True, on_generation=stop_after(1))
     cut = zoo.resume(tmp_path / "cut", quiet=True)
     assert np.array_equal(to_vector(whole), to_vector(cut))
 
@@ -89,29 +84,29 @@ def test_it_goes_on_as_if_never_stopped(recipe, tmp_path):
     [
         ({"rollouts": 15}, "15 environments x 16 steps do not divide into two halves"),
         ({"batch": 100}, "16 environments x 16 steps .* batches of 100"),
-        ({"student": ""}, "coach needs a student"),
-        ({"perturbation": NoiseChannels(1)}, "A coach senses the world as it is"),
-        ({"policy": AttentionNeuronConfig()}, "A coach must have no memory"),
+        ({"expert": ""}, "coach needs a student"),
+        (
+            {"perturbation": {"kind": "NoiseChannels", "count": 1}},
+            "A coach senses the world as it is",
+        ),
+        ({"policy": {"kind": "AttentionNeuronConfig"}}, "A coach must have no memory"),
     ],
 )
 def test_what_does_not_fit(recipe, tmp_path, settings, message):
     with pytest.raises(ConfigError, match=message):
-        zoo.train(recipe.override(**settings), tmp_path / "run", quiet=True)
+        zoo.train(recipe.override(settings), tmp_path / "run", quiet=True)
 
 
 def test_a_student_of_another_body(recipe, tmp_path):
     config = AttentionNeuronConfig(num_queries=4)
-    other = Recipe("other", "Has one motor.", config, EvolutionConfig())
+    other = Recipe("other", "Has one motor.", config, UNTRAINED)
     Agent(other.draw_policy(jax.random.key(0)), other, {}).save(tmp_path / "other.safetensors")
-    recipe = recipe.override(student=str(tmp_path / "other.safetensors"))
+    recipe = recipe.override({"expert": str(tmp_path / "other.safetensors")})
     with pytest.raises(ConfigError, match=r"The student .* 1 action\(s\); .* takes 2"):
         zoo.train(recipe, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_worlds_on_the_device_are_refused(recipe, tmp_path):
-    with HostEngine(make_world(WALK), workers=0) as engine:
-        student = zoo.find_teacher(recipe)
-        recipe.make_trainer(engine, tmp_path, student)
     with pytest.raises(ConfigError, match="worlds on the host"):
-        recipe.make_trainer(DeviceEngine(make_world("CartPoleSwingUpHarder")), tmp_path, student)
+        zoo.train(recipe.override({"env": "CartPoleSwingUpHarder"}), tmp_path / "run", quiet=True)

@@ -16,10 +16,11 @@ from sensorium.policies import (
     VisionAttentionNeuronConfig,
 )
 from sensorium.recipes import find
+from sensorium.recipes.training import fit_start
 from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.training import ControllerImitationConfig, RunDirectory
 from sensorium.training.run import Budget, run
-from sensorium.zoo import find_start, load
+from sensorium.zoo import load
 from tests.probes import context
 from tests.training.spot_world import EYES, WORLD, bold_teacher, flat
 
@@ -123,13 +124,13 @@ def test_the_teacher_takes_its_hand_off_the_wheel():
 
 
 def test_a_run_that_was_stopped_goes_on_to_the_same_agent(tmp_path):
-    budget = Budget(3, checkpoint_every=1, test_every=1, test_episodes=4, seed=0)
+    budget = Budget("dagger", 0, 1, 3, checkpoint_every=1, test_every=1, test_episodes=4, seed=0)
     config = dataclasses.replace(CONFIG, updates=10)
     engine = DeviceEngine(WORLD)
     whole = run(trainer(config), engine, RunDirectory(tmp_path / "whole", {}), budget, quiet=True)
     parts = RunDirectory(tmp_path / "parts", {})
     run(trainer(config), engine, parts, dataclasses.replace(budget, generations=1), quiet=True)
-    resumed = run(trainer(config), engine, parts, budget, resume=True, quiet=True)
+    resumed = run(trainer(config), engine, parts, budget, quiet=True)
     np.testing.assert_array_equal(flat(resumed), flat(whole))
 
 
@@ -155,15 +156,22 @@ def test_settings_that_do_not_fit():
             trainer(dataclasses.replace(CONFIG, **changes))
     with pytest.raises(ConfigError, match="eyes and a controller"):
         trainer(agent=FeedForwardConfig(()), world=make("CarRacingRoad"))
-    with pytest.raises(ConfigError, match="needs a teacher"):
+    with pytest.raises(ConfigError, match="needs an agent of ours as its expert"):
         trainer(teacher=None)
     with pytest.raises(ConfigError, match="worlds on the device"):
-        CONFIG.build(context(lambda key: None, HostEngine(make_world("gym:CartPole-v1")), TEACHER))
+        CONFIG.build(
+            context(
+                lambda key: EYES.build(WORLD.senses, WORLD.num_actions, key),
+                HostEngine(make_world("gym:CartPole-v1")),
+                TEACHER,
+            )
+        )
 
 
 def test_a_recipe_starts_from_an_agent_whose_eyes_it_keeps():
     recipe = find("carracing-noise-5")
-    start, eyes = find_start(recipe), load(recipe.start).policy.look
+    shipped = load("carracing-noise-20").policy
+    start, eyes = fit_start(shipped, recipe, recipe.last), shipped.look
     assert start.top == recipe.policy.top
     np.testing.assert_array_equal(flat(start.look), flat(eyes))
     assert type(recipe).from_json(recipe.to_json()) == recipe

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sensorium import zoo
 from sensorium.envs import CartPoleSwingUpHarder, Perturbed
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Shuffle
@@ -15,7 +16,6 @@ from sensorium.recipes import find
 from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.training import ImitationConfig
 from sensorium.zoo.agent import Agent
-from sensorium.zoo.teaching import find_teacher
 from tests.probes import context
 from tests.training.spot_world import bold_teacher
 
@@ -100,7 +100,7 @@ def test_nothing_is_learned_after_the_end():
 
 
 def test_settings_that_do_not_fit_get_one_sentence(tmp_path):
-    with pytest.raises(ConfigError, match="needs a teacher"):
+    with pytest.raises(ConfigError, match="needs an agent of ours as its expert"):
         CONFIG.build(context(draw, DeviceEngine(WORLD)))
     with pytest.raises(ConfigError, match="1000 steps do not divide into windows of 30"):
         dataclasses.replace(CONFIG, window=30).build(context(draw, DeviceEngine(WORLD), teacher()))
@@ -111,20 +111,14 @@ def test_settings_that_do_not_fit_get_one_sentence(tmp_path):
         CONFIG.build(context(draw, engine, teacher()))
 
 
-def test_a_recipes_teacher_must_fit_its_world(tmp_path):
+def test_an_expert_must_fit_its_world(tmp_path):
     recipe = find("carracing-attention-agent-clone")
-
-    def taught_by(policy):
-        path = tmp_path / "teacher.safetensors"
-        world = dataclasses.replace(find("cartpole-fnn"), policy=FeedForwardConfig((8,)))
-        Agent(policy, world, {}).save(path)
-        return dataclasses.replace(
-            recipe, trainer=dataclasses.replace(recipe.trainer, teacher=str(path))
-        )
-
-    with pytest.raises(ConfigError, match=r"takes exactly 5 sensors, got \d+"):
-        find_teacher(taught_by(teacher(5, 1)))
-    with pytest.raises(ConfigError, match="needs a teacher"):
-        find_teacher(
-            dataclasses.replace(recipe, trainer=dataclasses.replace(recipe.trainer, teacher=""))
-        )
+    world = dataclasses.replace(find("cartpole-fnn"), policy=FeedForwardConfig((8,)))
+    Agent(teacher(5, 1), world, {}).save(tmp_path / "expert.safetensors")
+    for expert, words in (
+        (str(tmp_path / "expert.safetensors"), r"takes exactly 5 sensors, got \d+"),
+        ("", "needs an agent of ours as its expert"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            zoo.train(recipe.override({"expert": expert}), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()

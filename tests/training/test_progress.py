@@ -12,6 +12,7 @@ from sensorium.policies import AttentionNeuronConfig, as_population
 from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.terminal import with_unit
 from sensorium.training.progress import Display, headline
+from sensorium.training.run import Budget
 
 ROW = dict(
     generation=3,
@@ -70,7 +71,8 @@ def test_units_fit_the_size(value, text):
 def test_a_line_fits_a_terminal_of_80_columns(live, monkeypatch):
     """Returns of thousands included; a line that wraps would leave a trail on the screen."""
     out = io.StringIO()
-    display = Display(1000, 0)
+    budget = Budget("evolution", 1, 6, 1000, 1, 1, 1, 0)
+    display = Display(budget, 0)
     console = Console(file=out, width=80, force_terminal=live, color_system=None)
     display._console = display._bar.live.console = console
     display._live, display._bar.disable = live, not live

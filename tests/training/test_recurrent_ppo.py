@@ -13,10 +13,11 @@ from sensorium import recipes, zoo
 from sensorium.errors import ConfigError, WorldError
 from sensorium.perturbations import Shuffle
 from sensorium.policies import AttentionNeuronConfig, to_vector
-from sensorium.recipes import Recipe
+from sensorium.recipes import Recipe, Stage
 from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.training import EvolutionConfig, RecurrentPpoConfig
 from sensorium.training.policy_gradient import advantage_estimates
+from tests.probes import Stopped, context, stop_after
 
 WALK = "gym:tests.host_worlds:Walk-v0"
 AGENT = AttentionNeuronConfig(num_queries=4, message_size=4, controller_sizes=(8,))
@@ -34,14 +35,24 @@ RECIPE = Recipe(
     name="walker",
     summary="Follows the first reading, wherever it is.",
     policy=AGENT,
-    trainer=CONFIG,
+    stages=(
+        Stage(
+            "ppo",
+            CONFIG,
+            generations=3,
+            perturbation=Shuffle(),
+            test_every=1,
+            test_episodes=16,
+            checkpoint_every=1,
+        ),
+    ),
     env=WALK,
-    perturbation=Shuffle(),
-    generations=3,
-    test_every=1,
-    test_episodes=16,
-    checkpoint_every=1,
 )
+
+
+def trainer_of(config, engine):
+    recipe = dataclasses.replace(RECIPE, stages=(RECIPE.last.changed(trainer=config),))
+    return config.build(context(recipe.draw_policy, engine))
 
 
 @given(
@@ -72,10 +83,15 @@ def test_advantages_are_those_of_the_definition(seed, discount, trace_decay):
 
 
 def test_it_learns_whichever_sensor_comes_first(tmp_path):
-    trainer = dataclasses.replace(
-        CONFIG, rollouts=16, rounds=8, identity_weight=0.1, learning_rate=3e-3
+    recipe = RECIPE.override(
+        {
+            "rollouts": 16,
+            "rounds": 8,
+            "identity_weight": 0.1,
+            "learning_rate": 3e-3,
+            "generations": 10,
+        }
     )
-    recipe = dataclasses.replace(RECIPE, trainer=trainer, generations=10)
     tests = []
     zoo.train(recipe, tmp_path / "run", quiet=True, on_generation=tests.append)
     first, last = tests[0], tests[-1]
@@ -87,34 +103,33 @@ def test_it_learns_whichever_sensor_comes_first(tmp_path):
 
 def test_it_goes_on_as_if_never_stopped(tmp_path):
     whole = zoo.train(RECIPE, tmp_path / "whole", quiet=True)
-    zoo.train(dataclasses.replace(RECIPE, generations=1), tmp_path / "cut", quiet=True)
-    recipe_file = tmp_path / "cut" / "recipe.json"
-    recipe_file.write_text((tmp_path / "whole" / "recipe.json").read_text())
+    with pytest.raises(Stopped):
+        zoo.train(RECIPE, tmp_path / "cut", quiet=True, on_generation=stop_after(1))
     cut = zoo.resume(tmp_path / "cut", quiet=True)
     assert np.array_equal(to_vector(whole), to_vector(cut))
 
 
 def test_training_starts_from_a_named_agent(tmp_path):
     first = zoo.train(RECIPE, tmp_path / "first", quiet=True)
-    resting = dataclasses.replace(CONFIG, critic_rounds=1000)  # only the critic learns
-    recipe = dataclasses.replace(RECIPE, trainer=resting, generations=1)
-    second = zoo.train(recipe, tmp_path / "second", str(tmp_path / "first"), quiet=True)
+    start = {"start": str(tmp_path / "first")}
+    # Only the critic learns
+    recipe = RECIPE.override({"critic_rounds": 1000, "generations": 1} | start)
+    second = zoo.train(recipe, tmp_path / "second", quiet=True)
     assert np.array_equal(to_vector(first), to_vector(second))
-    assert recipes.read(tmp_path / "second").start == str(tmp_path / "first")
-    other = dataclasses.replace(RECIPE, policy=AttentionNeuronConfig())
-    with pytest.raises(ConfigError, match="of another architecture than walker"):
-        zoo.train(other, tmp_path / "third", str(tmp_path / "first"), quiet=True)
+    assert recipes.read(tmp_path / "second").last.start == str(tmp_path / "first")
+    other = dataclasses.replace(RECIPE, policy=AttentionNeuronConfig()).override(start)
+    with pytest.raises(ConfigError, match="of another architecture cannot start"):
+        zoo.train(other, tmp_path / "third", quiet=True)
     assert not (tmp_path / "third").exists()
 
 
 @pytest.mark.parametrize("start_at_zero", [True, False])  # of no account: the start is named
 def test_evolution_starts_from_a_named_agent(tmp_path, start_at_zero):
-    first = zoo.train(RECIPE, tmp_path / "first", quiet=True)
+    first = RECIPE.draw_policy(jax.random.key(3))
     evolution = EvolutionConfig(population=4, rollouts=2, start_at_zero=start_at_zero)
-    recipe = dataclasses.replace(RECIPE, trainer=evolution, start=str(tmp_path / "first"))
-    start = zoo.find_start(recipe)
     with HostEngine(make_world(WALK, Shuffle()), workers=0) as engine:
-        trainer = recipe.make_trainer(engine, tmp_path, start=start)
+        started = dataclasses.replace(context(RECIPE.draw_policy, engine), start=first)
+        trainer = evolution.build(started)
         centre = trainer.candidates(trainer.init(jax.random.key(5)))
     assert np.array_equal(to_vector(jax.tree.map(lambda leaf: leaf[0], centre)), to_vector(first))
 
@@ -124,9 +139,8 @@ def test_a_worker_that_dies_is_replaced(tmp_path, monkeypatch):
     lives.write_text("x")
     monkeypatch.setenv("SENSORIUM_TEST_LIVES", str(lives))
     world = make_world("gym:tests.host_worlds:Mortal-v0", Shuffle())
-    recipe = dataclasses.replace(RECIPE, env="gym:tests.host_worlds:Mortal-v0")
     with HostEngine(world, workers=1) as engine:
-        trainer = recipe.make_trainer(engine, tmp_path)
+        trainer = trainer_of(CONFIG, engine)
         state, metrics = trainer.step(trainer.init(jax.random.key(0)))
         assert lives.read_text() == ""
         assert np.isfinite(metrics.figures["mean"])
@@ -138,7 +152,7 @@ def test_a_world_that_always_kills_its_worker(tmp_path, monkeypatch):
     monkeypatch.setenv("SENSORIUM_TEST_LIVES", str(tmp_path / "lives"))
     recipe = dataclasses.replace(RECIPE, env="gym:tests.host_worlds:Mortal-v0")
     with HostEngine(recipe.make_world(), workers=1) as engine:
-        trainer = recipe.make_trainer(engine, tmp_path)
+        trainer = trainer_of(CONFIG, engine)
         state = trainer.init(jax.random.key(0))
         with pytest.raises(
             WorldError, match="Mortal-v0 cannot go on: its worker died with SIGKILL"
@@ -149,7 +163,7 @@ def test_a_world_that_always_kills_its_worker(tmp_path, monkeypatch):
 def test_a_world_that_shows_nan(tmp_path):
     recipe = dataclasses.replace(RECIPE, env="gym:tests.host_worlds:ShowingNaN-v0")
     with HostEngine(recipe.make_world(), workers=0) as engine:
-        trainer = recipe.make_trainer(engine, tmp_path)
+        trainer = trainer_of(CONFIG, engine)
         state = trainer.init(jax.random.key(0))
         with pytest.raises(WorldError, match="ShowingNaN-v0 step 3: the observation holds nan"):
             trainer.step(state)
@@ -157,10 +171,9 @@ def test_a_world_that_shows_nan(tmp_path):
 
 def test_settings_that_do_not_fit(tmp_path):
     with pytest.raises(ConfigError, match="worlds on the host"):
-        RECIPE.make_trainer(DeviceEngine(make_world("CartPoleSwingUpHarder")), tmp_path)
-    uneven = dataclasses.replace(RECIPE, trainer=dataclasses.replace(CONFIG, groups=3))
+        trainer_of(CONFIG, DeviceEngine(make_world("CartPoleSwingUpHarder")))
     with (
         HostEngine(make_world(WALK), workers=0) as engine,
         pytest.raises(ConfigError, match="8 environments do not divide into 3 groups"),
     ):
-        uneven.make_trainer(engine, tmp_path)
+        trainer_of(dataclasses.replace(CONFIG, groups=3), engine)

@@ -37,12 +37,11 @@ json_values = st.recursive(
 
 
 def tiny(name="cartpole-pi-evolution", **changes):
-    numbers = dict(generations=4, population=6, rollouts=2, checkpoint_every=2) | changes
+    settings = dict(generations=4, population=6, rollouts=2, checkpoint_every=2) | changes
     recipe = recipes.find(name)
-    if isinstance(recipe.trainer, ShortHorizonConfig):
-        numbers |= dict(horizon=8, updates_per_generation=4)
-    recipe = recipe.override(**numbers)
-    return Recipe.from_json(recipe.to_json() | {"test_every": 2, "test_episodes": 4})
+    if isinstance(recipe.last.trainer, ShortHorizonConfig):
+        settings |= dict(horizon=8, updates_per_generation=4)
+    return recipe.override(settings | {"test_every": 2, "test_episodes": 4})
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -67,10 +66,10 @@ def test_recipes_survive_json(name):
 
 
 def test_recipe_with_nested_perturbations_survives_json():
-    recipe = Recipe(
-        "x", "y", recipes.find("cartpole-pi").policy, recipes.find("cartpole-pi").trainer,
-        perturbation=compose(NoiseChannels(2, 0.5), Reshuffle(7)),
-    )  # fmt: skip
+    stage = recipes.find("cartpole-pi").last.changed(
+        perturbation=compose(NoiseChannels(2, 0.5), Reshuffle(7))
+    )
+    recipe = Recipe("x", "y", recipes.find("cartpole-pi").policy, (stage,))
     assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe
 
 
@@ -158,6 +157,7 @@ def test_a_directory_with_a_run_is_not_overwritten(whole):
 def test_a_checkpoint_of_another_recipe_is_refused(whole, tmp_path):
     recipes.train(tiny("cartpole-fnn", generations=1), tmp_path / "b", quiet=True)
     shutil.copy(whole[0] / "last.safetensors", tmp_path / "b/last.safetensors")
+    shutil.rmtree(tmp_path / "b/stages")
     with pytest.raises(RunError, match=r"trained with 'name' \"cartpole-pi-evolution\", but"):
         recipes.resume(tmp_path / "b", quiet=True)
 
@@ -166,7 +166,7 @@ def test_what_is_not_a_run_is_not_resumed(tmp_path):
     with pytest.raises(RunError, match=r"has no recipe\.json"):
         recipes.resume(tmp_path, quiet=True)
     (tmp_path / "recipe.json").write_text('{"kind": "Recipe", "colour": 3}')
-    with pytest.raises(RunError, match="'colour' that Recipe does not know"):
+    with pytest.raises(RunError, match="no setting of Recipe 'colour'"):
         recipes.resume(tmp_path, quiet=True)
     (tmp_path / "recipe.json").write_text('{"kind": "Rec')
     with pytest.raises(RunError, match="Could not read"):
@@ -252,7 +252,11 @@ def test_locks_that_cannot_be_had_get_a_sentence(tmp_path, monkeypatch):
     ("setting", "value", "sentence"),
     [
         ("seed", 7, "with 'seed' 0, but recipe.json says 7; put that back"),
-        ("trainer.rollouts", 3, "with 'trainer.rollouts' 2, but recipe.json says 3"),
+        (
+            "stages.0.trainer.rollouts",
+            3,
+            "with 'stages[0].trainer.rollouts' 2, but recipe.json says 3",
+        ),
         ("policy.num_queries", 4, "with 'policy.num_queries' 16, but recipe.json says 4"),
     ],
 )
@@ -262,7 +266,7 @@ def test_an_edited_recipe_is_not_resumed(setting, value, sentence, whole, tmp_pa
     *path, name = setting.split(".")
     part = recipe
     for step in path:
-        part = part[step]
+        part = part[int(step) if step.isdigit() else step]
     part[name] = value
     (tmp_path / "recipe.json").write_text(json.dumps(recipe))
     with pytest.raises(RunError, match="cannot be resumed") as caught:
@@ -274,6 +278,7 @@ def test_damaged_checkpoints_are_not_resumed(whole, tmp_path):
     from sensorium.serialisation import read_header, save_pytree
 
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "stages")  # as if it had been stopped before its end
     last = tmp_path / "last.safetensors"
     header = read_header(last)
     for wrong in (
@@ -290,19 +295,21 @@ def test_damaged_checkpoints_are_not_resumed(whole, tmp_path):
         recipes.resume(tmp_path, quiet=True)
 
 
+FIRST = b'{"stage": "evolution", "generation": 1, "test": NaN}'
+
+
 @given(st.lists(st.binary() | json_values.map(lambda value: json.dumps(value).encode())))
 def test_any_metrics_give_rows_with_a_generation(lines):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "metrics.jsonl"
-        path.write_bytes(
-            b"\n".join([b'{"generation": 1, "test": NaN}', *lines, b'{"generation": 2}'])
-        )
+        path.write_bytes(b"\n".join([FIRST, *lines, b'{"stage": "evolution", "generation": 2}']))
         rows = read_metrics(path)
-        assert rows[0] == {"generation": 1, "test": None}
-        assert rows[-1] == {"generation": 2}
+        assert rows[0] == {"stage": "evolution", "generation": 1, "test": None}
+        assert rows[-1] == {"stage": "evolution", "generation": 2}
         assert all(type(row["generation"]) is int for row in rows)
-        MetricsFile(path, 1)
-        assert all(row["generation"] <= 1 for row in read_metrics(path))
+        MetricsFile(path, "evolution", 1)
+        of_stage = [row for row in read_metrics(path) if row.get("stage") == "evolution"]
+        assert all(row["generation"] <= 1 for row in of_stage)
 
 
 @given(st.binary() | json_values.map(lambda value: json.dumps(value).encode()))
@@ -385,7 +392,7 @@ class Standing(Trainer):
 def test_a_candidate_of_nan_does_not_hide_the_best(tmp_path):
     rows = []
     engine, directory = DeviceEngine(FollowWorld()), RunDirectory(tmp_path, {"name": "follow"})
-    budget = Budget(1, checkpoint_every=1, test_every=1, test_episodes=3, seed=0)
+    budget = Budget("probe", 0, 1, 1, checkpoint_every=1, test_every=1, test_episodes=3, seed=0)
     trainer = Standing(5.0, jnp.nan, 0.0)
     best = run(trainer, engine, directory, budget, quiet=True, on_generation=rows.append)
     assert jax.tree.leaves(best)[0].item() == 0.0
@@ -394,7 +401,7 @@ def test_a_candidate_of_nan_does_not_hide_the_best(tmp_path):
 
 def test_weights_that_are_no_numbers_stop_a_run(tmp_path):
     engine, directory = DeviceEngine(FollowWorld()), RunDirectory(tmp_path, {"name": "follow"})
-    budget = Budget(1, checkpoint_every=1, test_every=1, test_episodes=3, seed=0)
+    budget = Budget("probe", 0, 1, 1, checkpoint_every=1, test_every=1, test_episodes=3, seed=0)
     with pytest.raises(RunError, match="Generation 1 made weights NaN or infinite"):
         run(Standing(jnp.nan, jnp.inf), engine, directory, budget, quiet=True)
     assert not (tmp_path / "last.safetensors").exists()
@@ -403,7 +410,7 @@ def test_weights_that_are_no_numbers_stop_a_run(tmp_path):
 def test_a_run_without_a_finite_test_keeps_no_agent(tmp_path, monkeypatch):
     monkeypatch.setattr(FollowWorld, "step_env", _paying_nan(FollowWorld.step_env))
     engine, directory = DeviceEngine(FollowWorld()), RunDirectory(tmp_path, {"name": "follow"})
-    budget = Budget(1, checkpoint_every=1, test_every=1, test_episodes=4, seed=0)
+    budget = Budget("probe", 0, 1, 1, checkpoint_every=1, test_every=1, test_episodes=4, seed=0)
     with pytest.raises(RunError, match="gave a finite return: no agent is kept"):
         run(Standing(0.0), engine, directory, budget, quiet=True)
     row = json.loads((tmp_path / "metrics.jsonl").read_text())

@@ -15,8 +15,8 @@ from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.envs import Environment, World
 from sensorium.errors import ConfigError
 from sensorium.evaluation import as_shown, evaluation_keys
-from sensorium.perturbations import Perturbation, PerturbationFlags, each_background
-from sensorium.perturbations.flags import NO_FLAGS
+from sensorium.flags import NO_FLAGS, PerturbationFlags
+from sensorium.perturbations import Perturbation, each_background
 from sensorium.rollout import by_kind, make_world
 from sensorium.serialisation import check_writable
 from sensorium.terminal import shown

@@ -117,8 +117,8 @@ def check_explorable(world: HostWorld) -> None:
         and space.is_bounded()
     ):
         raise ConfigError(
-            f"Teachers are trained to drive a Box of floats with bounds, and {world.name} takes {space}: "
-            "train one with Stable-Baselines3 itself, and name its zip with `sensorium clone --teacher`."
+            f"PPO here drives a Box of floats with bounds, and {world.name} takes {space}: "
+            "train one with Stable-Baselines3 itself, and name its zip with `sensorium train --expert`."
         )
 
 

@@ -34,8 +34,7 @@ from sensorium.perturbations.channels import Silence as Silence
 from sensorium.perturbations.combined import Compose as Compose
 from sensorium.perturbations.combined import OneOf as OneOf
 from sensorium.perturbations.combined import compose as compose
-from sensorium.perturbations.flags import MODIFICATIONS as MODIFICATIONS
-from sensorium.perturbations.flags import PerturbationFlags as PerturbationFlags
+from sensorium.perturbations.modifications import MODIFICATIONS as MODIFICATIONS
 from sensorium.perturbations.order import Reshuffle as Reshuffle
 from sensorium.perturbations.order import Shuffle as Shuffle
 from sensorium.perturbations.patches import Occlude as Occlude

@@ -95,8 +95,6 @@ class ConvolutionalConfig(PolicyConfig):
                 f"A convolutional agent needs as many channels as windows and strides, got "
                 f"{len(self.channels)}, {len(self.windows)} and {len(self.strides)}."
             )
-        if min(*self.channels, *self.windows, *self.strides, *self.hidden_sizes, 1) < 1:
-            raise ConfigError(f"All sizes of a convolutional agent are at least 1; got {self}.")
         keys = iter(jax.random.split(key, len(self.channels) + len(self.hidden_sizes) + 1))
         height, width, inputs = senses
         convolutions = []

@@ -8,7 +8,7 @@ One agent, one step; batch with `jax.vmap` or `equinox.filter_vmap`.
 
 import abc
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sensorium.errors import ConfigError, ObservationError
+from sensorium.errors import ConfigError, ObservationError, check_whole_settings
 from sensorium.types import (
     Action,
     Attention,
@@ -148,6 +148,13 @@ class Policy(eqx.Module):
 @dataclasses.dataclass(frozen=True)
 class PolicyConfig(abc.ABC):
     """The settings of a kind of policy: a frozen dataclass, which `register` makes known to recipes."""
+
+    may_be_zero: ClassVar[tuple[str, ...]] = ()
+    """Whole numbers among the settings that count from 0 on; all others count from 1 on."""
+
+    def __post_init__(self) -> None:
+        """ConfigError if a setting that is a whole number does not fit."""
+        check_whole_settings(self, self.may_be_zero)
 
     @abc.abstractmethod
     def build(self, senses: Senses, num_actions: int, key: Key) -> Policy:

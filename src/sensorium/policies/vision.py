@@ -167,6 +167,8 @@ class VisionPolicy(SeeingPolicy):
 class VisionAttentionNeuronConfig(PolicyConfig):
     """An AttentionNeuron agent for pictures; the defaults are the paper's for CarRacing, 7,212 parameters."""
 
+    may_be_zero = ("hidden_rows",)
+
     num_queries: int = 1024
     """M; a square number, if the code is voted on as a picture."""
     patch_size: int = 6

@@ -1,21 +1,21 @@
 """Every experiment by its name, and the way from a recipe to a run."""
 
-import contextlib
-import shutil
-import tempfile
-from collections.abc import Iterator
+import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sensorium.envs import WORLDS
-from sensorium.errors import RunError, SensoriumError, did_you_mean
-from sensorium.policies import Policy
+from sensorium.errors import ConfigError, SensoriumError, did_you_mean
 from sensorium.recipes import ant, car_racing, cartpole
+from sensorium.recipes.recipe import STAGE
 from sensorium.recipes.recipe import Recipe as Recipe
-from sensorium.rollout import EngineConfig, open_engine
-from sensorium.training import Budget, RunDirectory, run
-from sensorium.training.checkpoints import LAST
-from sensorium.training.teachers import Teacher
+from sensorium.recipes.recipe import Stage as Stage
+from sensorium.recipes.training import read as read
+from sensorium.recipes.training import resume as resume
+from sensorium.recipes.training import train as train
+from sensorium.registry import import_parts
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe for recipe in (*ant.RECIPES, *car_racing.RECIPES, *cartpole.RECIPES)
@@ -37,85 +37,89 @@ def baseline(env: str) -> Recipe | None:
     return None
 
 
-def find(name: str) -> Recipe:
-    """A recipe by its name; UnknownNameError names the nearest ones."""
-    if name not in RECIPES:
-        raise did_you_mean("recipe", name, RECIPES)
-    return RECIPES[name]
-
-
-def train(recipe: Recipe, directory: Path | str, **options: Any) -> Policy:
-    """Train from the start in a new run directory.
+def find(source: str) -> Recipe:
+    """A recipe by its name, from a JSON file or a run directory, or an attribute of a module.
 
     Args:
-        recipe: What to train.
-        directory: Where; must not hold a run yet.
-        options: `quiet` and `on_generation` of `sensorium.training.run`; `engine`, an EngineConfig;
-            `teacher`, for cloning, and `start`, a policy: `sensorium.zoo.train` finds both.
-
-    Returns:
-        The agent with the best test.
-    """
-    return _run(recipe, RunDirectory(directory, recipe.to_json()), **options)
-
-
-def resume(directory: Path | str, **options: Any) -> Policy:
-    """Go on with a run, to the same end as if it had never stopped.
-
-    Args:
-        directory: A run directory.
-        options: `quiet` and `on_generation` of `sensorium.training.run`, and `engine`.
-
-    Returns:
-        The agent with the best test.
+        source: `"cartpole-pi"`, `"mine.json"`, `"runs/mine"` or `"my_package.recipes:MINE"`; that module is
+            imported.
 
     Raises:
-        RunError: There is no run, or one that this version cannot read.
+        UnknownNameError: There is no recipe of that name; the nearest ones are given.
+        ConfigError: The file holds no recipe, or the attribute is none.
+        MissingExtraError: The module cannot be imported.
     """
-    return _run(read(directory), RunDirectory.open(directory), resume=True, **options)
+    if source in RECIPES:
+        return RECIPES[source]
+    path = Path(source)
+    if source and path.is_dir():
+        return read(path)
+    if path.suffix == ".json":
+        return _read_file(path)
+    module, colon, name = source.partition(":")
+    if not colon:
+        raise did_you_mean("recipe", source, RECIPES)
+    import_parts(module)
+    found = getattr(sys.modules[module], name, None)
+    if not isinstance(found, Recipe):
+        known = [
+            name for name, value in vars(sys.modules[module]).items() if isinstance(value, Recipe)
+        ]
+        raise did_you_mean(f"recipe in {module}", name, known)
+    return found
 
 
-def read(directory: Path | str) -> Recipe:
-    """The recipe of a run; RunError if there is none, or none that this version can read."""
-    stored = RunDirectory.open(directory).recipe
+def _read_file(path: Path) -> Recipe:
     try:
-        return Recipe.from_json(stored)
-    except (SensoriumError, TypeError) as error:
-        raise RunError(f"{directory} cannot be resumed: {error}") from error
+        return Recipe.from_json(json.loads(path.read_bytes()))
+    except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, SensoriumError):
+            raise
+        raise ConfigError(f"{path} is not a recipe in JSON: {error}.") from error
 
 
-def _run(
+def adapt(
     recipe: Recipe,
-    directory: RunDirectory,
-    engine: EngineConfig | None = None,
-    teacher: Teacher | Policy | None = None,
-    start: Policy | None = None,
-    **options: Any,
-) -> Policy:
-    budget = Budget(
-        generations=recipe.generations,
-        checkpoint_every=recipe.checkpoint_every,
-        test_every=recipe.test_every,
-        test_episodes=recipe.test_episodes,
-        seed=recipe.seed,
+    settings: Sequence[str] = (),
+    *,
+    expert: str | None = None,
+    vecnormalize: str | None = None,
+    start: str | None = None,
+    env: str | None = None,
+    seed: int | None = None,
+) -> Recipe:
+    """A copy of a recipe with settings as one types them; None keeps the recipe's.
+
+    Args:
+        recipe: What to adapt.
+        settings: `path=value` each; paths as of `Recipe.override`, values in JSON or plain text.
+        expert: What all stages learn from that learn from an agent by its name.
+        vecnormalize: Statistics of VecNormalize that it was trained behind, or `none`.
+        start: What the first stage starts from.
+        env: The world.
+        seed: The seed.
+
+    Raises:
+        ConfigError: A setting is not of that form or of another type, or no stage learns from an expert.
+        UnknownNameError: There is no such setting.
+    """
+    changes: dict[str, Any] = {}
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path:
+            raise ConfigError(f"A setting has the form name=value, got {setting!r}.")
+        try:
+            changes[path] = json.loads(text)
+        except json.JSONDecodeError:
+            changes[path] = text
+    learners = [
+        stage.name for stage in recipe.stages if stage.expert and not stage.expert.startswith(STAGE)
+    ]
+    for flag, source in (("expert", expert), ("vecnormalize", vecnormalize)):
+        if source is not None and not learners:
+            raise ConfigError(f"{recipe.name} learns from no expert; leave out --{flag}.")
+        changes |= {f"{name}.{flag}": source for name in learners if source is not None}
+    more = {f"{recipe.stages[0].name}.start": start, "env": env, "seed": seed}
+    return recipe.override(
+        changes | {name: value for name, value in more.items() if value is not None}
     )
-    world, training_world = recipe.make_world(), recipe.make_training_world()
-    with contextlib.ExitStack() as stack:
-        tests = stack.enter_context(open_engine(world, engine))
-        trains = tests
-        if training_world != world:
-            trains = stack.enter_context(open_engine(training_world, engine))
-        if not tests.leads:
-            directory = stack.enter_context(_copy(directory))
-            options["quiet"] = True
-        trainer = recipe.make_trainer(trains, directory.path, teacher, start)
-        return run(trainer, tests, directory, budget, **options)
-
-
-@contextlib.contextmanager
-def _copy(directory: RunDirectory) -> Iterator[RunDirectory]:
-    """For processes that train along without being the one that writes the run."""
-    with tempfile.TemporaryDirectory() as temporary:
-        if (directory.path / LAST).exists():
-            shutil.copy(directory.path / LAST, temporary)
-        yield RunDirectory(temporary, directory.recipe)

@@ -1,6 +1,7 @@
-"""CarRacing: a teacher who knows the road, and agents who see it."""
+"""CarRacing: an expert that reads the true state, and agents that learn from it by pictures."""
 
 import dataclasses
+from typing import Any
 
 from sensorium.layers import KeyMap
 from sensorium.perturbations import (
@@ -20,194 +21,228 @@ from sensorium.policies import (
     Reading,
     VisionAttentionNeuronConfig,
 )
-from sensorium.recipes.recipe import Recipe
+from sensorium.recipes.recipe import Recipe, Stage
 from sensorium.training import (
     ControllerImitationConfig,
     ControllerPpoConfig,
     EvolutionConfig,
     ImitationConfig,
-    PpoConfig,
+    Sb3PpoConfig,
     StrategyConfig,
 )
 
-TEACHER = Recipe(
+EXPERT = Recipe(
     name="carracing-teacher",
-    summary="A driver who is told where the road goes, by evolution: a teacher for those who see it.",
+    summary="An expert that reads where the road goes, by evolution; agents of pictures learn from it.",
     policy=FeedForwardConfig((16,)),
-    trainer=EvolutionConfig(
-        strategy=StrategyConfig("cma-es", sigma=0.3),
-        population=128,
-        rollouts=4,
-        start_at_zero=False,
-    ),
     env="CarRacingRoad",
-    training_reward=True,
-    generations=150,
-    test_every=10,
-    test_episodes=32,
+    stages=(
+        Stage(
+            "evolution",
+            EvolutionConfig(
+                strategy=StrategyConfig("cma-es", sigma=0.3),
+                population=128,
+                rollouts=4,
+                start_at_zero=False,
+            ),
+            generations=150,
+            training_reward=True,
+            test_every=10,
+            test_episodes=32,
+        ),
+    ),
 )
 
-
-def _taught(student: Recipe, generations: int, teacher_generations: int) -> Recipe:
-    """A student whose learning rate falls over as many generations as it is taught."""
-    return student.override(
-        generations=generations,
-        total_generations=generations,
-        teacher_generations=teacher_generations,
-    )
-
-
-# A tenth of a turn of the wheel is much, a tenth of the gas is not
-_IMITATION = ImitationConfig(
-    teacher="carracing-teacher",
-    rollouts=16,
-    total_generations=150,
-    teacher_generations=80,
-    action_weights=(20.0, 1.0, 1.0),
-)
-
-STUDENT = Recipe(
-    name="carracing-attention-agent-clone",
-    summary="AttentionAgent (3,667 parameters), taught by a driver who knows the road.",
-    policy=AttentionAgentConfig(),
-    trainer=_IMITATION,
-    env="CarRacing",
-    perturbation=Colour(0.02),  # so that it takes to no exact shade
-    training_reward=True,
+_WEIGHTS = (20.0, 1.0, 1.0)  # a tenth of a turn of the wheel is much, a tenth of the gas is not
+_IMITATION = Stage(
+    "imitation",
+    ImitationConfig(
+        rollouts=16, total_generations=150, teacher_generations=80, action_weights=_WEIGHTS
+    ),
     generations=150,
+    perturbation=Colour(0.02),  # so that it learns no exact shade
+    expert="carracing-teacher",
+    training_reward=True,
     checkpoint_every=1,
     test_every=10,
     test_episodes=16,
 )
 
-DRIVER = dataclasses.replace(
-    STUDENT,
-    name="carracing-attention-agent",
-    summary="AttentionAgent (3,667 parameters), taught, and then driving for the reward by PPO.",
+
+def _imitation(generations: int, teacher_generations: int, **settings: Any) -> Stage:
+    """Imitation of another length, over which the learning rate falls."""
+    return _IMITATION.changed(
+        generations=generations,
+        total_generations=generations,
+        teacher_generations=teacher_generations,
+        **settings,
+    )
+
+
+CLONE = Recipe(
+    name="carracing-attention-agent-clone",
+    summary="AttentionAgent (3,667 parameters), taught by an expert that reads where the road goes.",
+    policy=AttentionAgentConfig(),
+    env="CarRacing",
+    stages=(_IMITATION,),
+)
+
+_PPO = _IMITATION.changed(
+    name="ppo",
     trainer=ControllerPpoConfig(),
-    start="carracing-attention-agent-clone",
+    expert="",
     generations=5,
     test_every=1,
     test_episodes=128,
 )
+ATTENTION_AGENT = dataclasses.replace(
+    CLONE,
+    name="carracing-attention-agent",
+    summary="AttentionAgent (3,667 parameters), taught, and then trained for the reward by PPO.",
+    stages=(_IMITATION, _PPO),
+)
 
 # Good on nine tracks of ten: what is left to learn is on the tenth, so three of four are of that kind
 EVOLVED = dataclasses.replace(
-    DRIVER,
+    ATTENTION_AGENT,
     name="carracing-attention-agent-evolved",
     summary="AttentionAgent (3,667 parameters), which went on by evolution on the tracks that it found hard.",
-    trainer=EvolutionConfig(
-        strategy=StrategyConfig("pgpe", sigma=0.015, learning_rate=0.002),
-        population=64,
-        rollouts=4,
-        replays=3,
+    stages=(
+        *ATTENTION_AGENT.stages,
+        _PPO.changed(
+            name="evolution",
+            trainer=EvolutionConfig(
+                strategy=StrategyConfig("pgpe", sigma=0.015, learning_rate=0.002),
+                population=64,
+                rollouts=4,
+                replays=3,
+            ),
+            generations=48,
+            test_every=8,
+            test_episodes=256,
+        ),
     ),
-    start="carracing-attention-agent",
-    generations=48,
-    test_every=8,
-    test_episodes=256,
 )
 
-# What its eyes see tells more than its controller makes of it (docs/experiments.md)
-DAGGER = dataclasses.replace(
-    STUDENT,
-    name="carracing-attention-agent-dagger",
-    summary="AttentionAgent (3,667 parameters), its controller taught anew by all that it has lived.",
-    trainer=ControllerImitationConfig(
-        teacher=_IMITATION.teacher, action_weights=_IMITATION.action_weights
-    ),
-    start="carracing-attention-agent-evolved",
+# The features of its patches hold more than its controller makes of them (docs/experiments.md)
+_DAGGER = _IMITATION.changed(
+    name="dagger",
+    trainer=ControllerImitationConfig(action_weights=_WEIGHTS),
     generations=16,
     test_every=2,
     test_episodes=256,
 )
+DAGGER = dataclasses.replace(
+    EVOLVED,
+    name="carracing-attention-agent-dagger",
+    summary="AttentionAgent (3,667 parameters), its controller trained anew by DAgger on all it visited.",
+    stages=(*EVOLVED.stages, _DAGGER),
+)
 
-# On a road much darker than it knows it looks elsewhere, and its controller can learn that, too. Drawn
+# On a road much darker than it knows it attends elsewhere, and its controller can learn that, too. Drawn
 # a little further than it is asked for: what it finds hardest is at the end of the range
 COLOURS = dataclasses.replace(
     DAGGER,
     name="carracing-attention-agent-colours",
-    summary="AttentionAgent (3,667 parameters), then taught on where road and grass have other colours.",
-    perturbation=OneOf((Colour(0.02), Colour(0.25), Colour(0.25))),
-    start="carracing-attention-agent-dagger",
-    test_every=4,
+    summary="AttentionAgent (3,667 parameters), then trained on where road and grass have other colours.",
+    stages=(
+        *DAGGER.stages,
+        _DAGGER.changed(
+            name="colours",
+            perturbation=OneOf((Colour(0.02), Colour(0.25), Colour(0.25))),
+            test_every=4,
+        ),
+    ),
 )
 
 # The paper's agent, places of a code of 1,024, would learn for days; this one reads a small code
 _PI_POLICY = VisionAttentionNeuronConfig(
     num_queries=16, message_size=32, motion_scale=10.0, reading=Reading.WHOLE
 )
-_PI_IMITATION = dataclasses.replace(_IMITATION, learning_rate=1e-3, action_noise=0.03)
-PI_STUDENT = dataclasses.replace(
-    STUDENT,
+_FINE = {"learning_rate": 1e-3, "action_noise": 0.03}
+PI = dataclasses.replace(
+    CLONE,
     name="carracing-pi",
     summary="AttentionNeuron agent of pictures whose patches are in any order, taught likewise.",
     policy=_PI_POLICY,
-    trainer=_PI_IMITATION,
-    perturbation=HideRows(),
+    stages=(_IMITATION.changed(perturbation=HideRows(), **_FINE),),
 )
 
-NLA_STUDENT, NLA_PUBLISHED_STUDENT = (
+
+NLA, NLA_PUBLISHED = (
     dataclasses.replace(
-        _taught(PI_STUDENT, generations=60, teacher_generations=30),
+        PI,
         name=name,
         summary=f"The same with nonlinear attention, {form}.",
         policy=dataclasses.replace(_PI_POLICY, key_map=key_map),
-        test_episodes=32,
+        stages=(_imitation(60, 30, perturbation=HideRows(), test_episodes=32, **_FINE),),
     )
     for name, form, key_map in (
-        ("carracing-nla", "in a form that minds no order", KeyMap.NLA_INVARIANT),
-        ("carracing-nla-published", "as published: it minds the order", KeyMap.NLA_PUBLISHED),
+        ("carracing-nla", "in its invariant form", KeyMap.NLA_INVARIANT),
+        ("carracing-nla-published", "as published (not invariant)", KeyMap.NLA_PUBLISHED),
     )
 )
 
-# With nonlinear keys: by the same lesson the loss falls further (docs/experiments.md)
-PI_OF_BACKGROUNDS = dataclasses.replace(
-    _taught(NLA_STUDENT, generations=240, teacher_generations=30),
+# With nonlinear keys: in the same time the loss falls further (docs/experiments.md)
+PI_BACKGROUNDS = dataclasses.replace(
+    NLA,
     name="carracing-pi-backgrounds",
-    summary="AttentionNeuron agent with nonlinear attention, taught in front of random backgrounds.",
-    perturbation=compose(OneOf((Identity(), RandomBackground(), RandomBackground())), HideRows()),
-    start="carracing-nla",
-    test_episodes=64,
+    summary="AttentionNeuron agent with nonlinear attention, trained in front of random backgrounds.",
+    stages=(
+        *NLA.stages,
+        _imitation(
+            240,
+            30,
+            name="backgrounds",
+            perturbation=compose(
+                OneOf((Identity(), RandomBackground(), RandomBackground())), HideRows()
+            ),
+            test_episodes=64,
+            **_FINE,
+        ),
+    ),
 )
 
-_BRIEFLY_TAUGHT = _taught(STUDENT, generations=60, teacher_generations=30).override(
-    action_noise=0.03, test_episodes=32
-)
 
-# AttentionAgent's authors trained three where grass is noise: does who may look at less look at the road?
+# AttentionAgent's authors trained three where grass is noise, which look at 5, 10 and 20 places
+_NOISE = {"action_noise": 0.03, "test_episodes": 32}
 NOISE_10 = dataclasses.replace(
-    _taught(_BRIEFLY_TAUGHT, generations=90, teacher_generations=30),
+    CLONE,
     name="carracing-noise-10",
-    summary="AttentionAgent of 10 places, taught where grass is noise.",
-    perturbation=NoiseBackground(),
+    summary="AttentionAgent of 10 places, trained where grass is noise.",
+    stages=(_imitation(90, 30, perturbation=NoiseBackground(), **_NOISE),),
 )
 
 NOISE_20 = dataclasses.replace(
-    _taught(NOISE_10, generations=60, teacher_generations=30),
+    CLONE,
     name="carracing-noise-20",
-    summary="AttentionAgent of 20 places, taught where grass is noise.",
+    summary="AttentionAgent of 20 places, trained where grass is noise.",
     policy=AttentionAgentConfig(top=20),
+    stages=(_imitation(60, 30, perturbation=NoiseBackground(), **_NOISE),),
 )
 
 # By itself one of five places does not find out where to look (docs/experiments.md)
 NOISE_5 = dataclasses.replace(
-    DAGGER,
+    CLONE,
     name="carracing-noise-5",
-    summary="AttentionAgent of 5 places where grass is noise, with the eyes of that of 20.",
+    summary="AttentionAgent of 5 places where grass is noise, with the queries and keys of that of 20.",
     policy=AttentionAgentConfig(top=5),
-    perturbation=NoiseBackground(),
-    start="carracing-noise-20",
-    test_episodes=64,
-).override(teacher_generations=4)
+    stages=(
+        NOISE_20.last.changed(policy=NOISE_20.policy),
+        _DAGGER.changed(
+            trainer=ControllerImitationConfig(action_weights=_WEIGHTS, teacher_generations=4),
+            perturbation=NoiseBackground(),
+            test_episodes=64,
+        ),
+    ),
+)
 
 CONVOLUTIONAL = dataclasses.replace(
-    _taught(PI_STUDENT, generations=40, teacher_generations=20),
+    CLONE,
     name="carracing-cnn",
     summary="Convolutional agent (half as wide as that of Mnih et al. 2015), taught likewise.",
     policy=ConvolutionalConfig(channels=(16, 32, 32), hidden_sizes=(256,)),
-    perturbation=STUDENT.perturbation,
-    test_episodes=32,
+    stages=(_imitation(40, 20, test_episodes=32, **_FINE),),
 )
 
 # NetRand is its random layer and a loss that pulls features of changed and plain pictures together. Imitation
@@ -216,18 +251,23 @@ NETRAND = dataclasses.replace(
     CONVOLUTIONAL,
     name="carracing-netrand",
     summary="The convolutional agent behind NetRand's random layer, without NetRand's loss on features.",
-    perturbation=RandomConvolution(),
+    stages=(CONVOLUTIONAL.last.changed(perturbation=RandomConvolution()),),
 )
 
-# Votes are of pixels as they are: behind most layers its eyes see no road, so half of the episodes are plain
+# Patches are compared pixel by pixel: behind most layers they show no road, so half of the episodes are plain
 NETRAND_ATTENTION = dataclasses.replace(
     DAGGER,
     name="carracing-netrand-attention-agent",
-    summary="AttentionAgent, its controller taught on behind NetRand's random layer in half of the episodes.",
-    perturbation=OneOf((Colour(0.02), RandomConvolution())),
-    start="carracing-attention-agent-dagger",
-    generations=12,
-    test_episodes=128,
+    summary="AttentionAgent, its controller trained on behind NetRand's layer in half of the episodes.",
+    stages=(
+        *DAGGER.stages,
+        _DAGGER.changed(
+            name="netrand",
+            perturbation=OneOf((Colour(0.02), RandomConvolution())),
+            generations=12,
+            test_episodes=128,
+        ),
+    ),
 )
 
 # At rest it does not brake, and each of its actions lasts four frames: it learns in far fewer steps
@@ -235,36 +275,42 @@ PPO = Recipe(
     name="carracing-ppo",
     summary="Convolutional agent, from scratch and for the reward alone: PPO of Stable-Baselines3.",
     policy=ConvolutionalConfig(clipped=True),
-    trainer=PpoConfig(
-        total_steps=640_000,
-        environments=16,
-        rollout=128,
-        batch=256,
-        epochs=4,
-        trace_decay=0.95,
-        clip_range=0.2,
-        exploration=-2.0,
-        jerk_penalty=0.0,
-        first_action=(0.0, 0.0, -1.0),
-        action_repeat=4,
-    ),
     env="CarRacing",
-    training_reward=True,
-    test_every=20,
-    test_episodes=32,
+    stages=(
+        Stage(
+            "ppo",
+            Sb3PpoConfig(
+                num_steps=128,
+                rounds=20,
+                total_rounds=320,
+                batch=256,
+                num_epochs=4,
+                gae_lambda=0.95,
+                clip_epsilon=0.2,
+                log_action_std=-2.0,
+                jerk_penalty=0.0,
+                first_action=(0.0, 0.0, -1.0),
+                action_repeat=4,
+            ),
+            generations=16,
+            training_reward=True,
+            test_every=1,
+            test_episodes=32,
+        ),
+    ),
 )
 
 RECIPES = (
-    TEACHER,
-    STUDENT,
-    DRIVER,
+    EXPERT,
+    CLONE,
+    ATTENTION_AGENT,
     EVOLVED,
     DAGGER,
     COLOURS,
-    PI_STUDENT,
-    NLA_STUDENT,
-    NLA_PUBLISHED_STUDENT,
-    PI_OF_BACKGROUNDS,
+    PI,
+    NLA,
+    NLA_PUBLISHED,
+    PI_BACKGROUNDS,
     NOISE_10,
     NOISE_20,
     NOISE_5,

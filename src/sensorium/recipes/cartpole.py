@@ -10,59 +10,68 @@ from sensorium.policies import (
     KeyMap,
     SetTransformerConfig,
 )
-from sensorium.recipes.recipe import Recipe
+from sensorium.recipes.recipe import Recipe, Stage
 from sensorium.training import EvolutionConfig, ShortHorizonConfig, StrategyConfig
 
 _PAPER = AttentionNeuronConfig(reading_scale=0.2)
-_GRADIENTS = ShortHorizonConfig(population=2)
-"""Its defaults are what came out best in docs/experiments.md."""
+_GRADIENTS = Stage("gradients", ShortHorizonConfig(population=2), generations=150)
+"""The defaults of the trainer are what came out best in docs/experiments.md."""
 
 FEED_FORWARD = Recipe(
     name="cartpole-fnn",
     summary="Feed-forward agent with 16 hidden units (113 parameters): good, until its inputs move.",
     policy=FeedForwardConfig(hidden_sizes=(16,), input_scales=(2.4, 10.0, 1.0, 1.0, 10.0)),
-    trainer=ShortHorizonConfig(
-        population=2,
-        rollouts=256,
-        horizon=32,
-        learning_rate=5e-3,
-        discount=0.99,
-        critic_epochs=4,
-        total_updates=10_000,
-        average_decay=0.98,
-        identity_weight=0.0,
-        world_gradient_clip=1.0,
+    stages=(
+        Stage(
+            "gradients",
+            ShortHorizonConfig(
+                population=2,
+                rollouts=256,
+                horizon=32,
+                learning_rate=5e-3,
+                discount=0.99,
+                critic_epochs=4,
+                total_updates=10_000,
+                average_decay=0.98,
+                identity_weight=0.0,
+                world_gradient_clip=1.0,
+            ),
+            generations=100,
+        ),
     ),
-    generations=100,
 )
 
 PI = Recipe(
     name="cartpole-pi",
     summary="The paper's permutation-invariant agent of 913 parameters, trained by gradients.",
     policy=_PAPER,
-    trainer=_GRADIENTS,
-    generations=150,
+    stages=(_GRADIENTS,),
 )
 
 PI_EVOLUTION = Recipe(
     name="cartpole-pi-evolution",
     summary="The paper's agent and the paper's training: CMA-ES, 256 individuals, 16 rollouts each.",
     policy=AttentionNeuronConfig(),
-    trainer=EvolutionConfig(StrategyConfig("cma-es", sigma=0.1), population=256, rollouts=16),
-    generations=2000,
+    stages=(
+        Stage(
+            "evolution",
+            EvolutionConfig(StrategyConfig("cma-es", sigma=0.1), population=256, rollouts=16),
+            generations=2000,
+        ),
+    ),
 )
 
-PI_FEEDBACK = Recipe(
+PI_FEEDBACK = dataclasses.replace(
+    PI,
     name="cartpole-pi-feedback",
-    summary="At the paper's size (909 parameters), sensors hear the code too: best in few minutes.",
+    summary="At the paper's size (909 parameters), sensors receive the code too: best in few minutes.",
     policy=dataclasses.replace(_PAPER, num_queries=12, message_size=8, code_feedback=True),
-    trainer=_GRADIENTS,
-    generations=150,
 )
 
-PI_BEST = Recipe(
+PI_BEST = dataclasses.replace(
+    PI,
     name="cartpole-pi-best",
-    summary="A larger permutation-invariant agent whose sensors hear the code too: the best score.",
+    summary="A larger permutation-invariant agent whose sensors receive the code too: the best score.",
     policy=AttentionNeuronConfig(
         num_queries=32,
         hidden_size=16,
@@ -70,36 +79,31 @@ PI_BEST = Recipe(
         reading_scale=0.2,
         code_feedback=True,
     ),
-    trainer=_GRADIENTS,
-    generations=150,
 )
 
-PI_RESHUFFLE = Recipe(
+PI_RESHUFFLE = dataclasses.replace(
+    PI_BEST,
     name="cartpole-pi-reshuffle",
     summary="A permutation-invariant agent trained while its sensors are reshuffled every 25 steps.",
-    policy=PI_BEST.policy,
-    trainer=_GRADIENTS,
-    perturbation=Reshuffle(every=25),
-    generations=150,
+    stages=(dataclasses.replace(_GRADIENTS, perturbation=Reshuffle(every=25)),),
 )
 
 PI_RESHUFFLE_100 = dataclasses.replace(
     PI_RESHUFFLE,
     name="cartpole-pi-reshuffle-100",
     summary="The same, trained while its sensors are reshuffled every 100 steps.",
-    perturbation=Reshuffle(every=100),
+    stages=(dataclasses.replace(_GRADIENTS, perturbation=Reshuffle(every=100)),),
 )
 
-NLA = Recipe(
+NLA = dataclasses.replace(
+    PI,
     name="cartpole-nla",
     summary="The paper's agent with nonlinear attention in its invariant form (930 parameters).",
     policy=dataclasses.replace(_PAPER, key_map=KeyMap.NLA_INVARIANT),
-    trainer=_GRADIENTS,
-    generations=150,
 )
 
 NLA_PUBLISHED = dataclasses.replace(
-    NLA,
+    PI,
     name="cartpole-nla-published",
     summary="Nonlinear attention as published (998 parameters): fixed number and order of sensors.",
     policy=dataclasses.replace(_PAPER, key_map=KeyMap.NLA_PUBLISHED),

@@ -1,11 +1,7 @@
-"""A recipe is data: world, senses, agent, trainer and budget of one experiment, in one frozen value."""
+"""A recipe is data: a world, a policy, and the stages in which it is trained, in one frozen value."""
 
 import dataclasses
-import enum
-import types
-import typing
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -21,50 +17,61 @@ from sensorium.errors import (
 )
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, PolicyConfig
-from sensorium.registry import Parts, home_of, name_of, register
-from sensorium.rollout import Engine, check_world_name, make_world
+from sensorium.recipes.encoding import change, decode, encode, parts_of
+from sensorium.registry import home_of, register
+from sensorium.rollout import check_world_name, make_world
 from sensorium.seeding import check_seed
-from sensorium.training import Trainer, TrainerConfig, TrainingContext
+from sensorium.training import TrainerConfig
 from sensorium.types import Key
 
-_PARTS = Parts()
+STAGE = "stage:"
+"""How the policy of an earlier stage is named, as an expert or to start from: `"stage:coach"`."""
+
+SCRATCH = "scratch"
+"""The start of a stage that draws its policy at random."""
+
 _NEEDS = "needs"  # the modules to import for parts that are not Sensorium's own
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class Recipe:
-    """One experiment."""
+class Stage:
+    """One way of training, for some generations; it goes on from what an earlier stage kept."""
 
     name: str
-    """Also the name of the agent in the zoo."""
-    summary: str
-    """One sentence."""
-    policy: PolicyConfig
-    """The agent."""
+    """Names the stage within its recipe: `"clone"`."""
     trainer: TrainerConfig
-    """How it is trained."""
-    env: str = "CartPoleSwingUpHarder"
-    """The world."""
-    perturbation: Perturbation = Identity()
-    """What happens to the senses in training; in the tests during training too."""
-    start: str = ""
-    """An agent of the zoo, a run or a file whose weights training starts from; drawn at random if empty."""
-    training_reward: bool = False
-    """Train with the reward that the world has for that, where it has one; tests pay the real one."""
+    """How the policy is trained."""
     generations: int = 100
     """How long."""
-    seed: int = 0
-    """Decides everything; any whole number from 0 on."""
-    checkpoint_every: int = 10
-    """Generations between checkpoints."""
+    perturbation: Perturbation = Identity()
+    """What happens to the observations in training and in its tests."""
+    expert: str = ""
+    """What the policy learns from, where the trainer asks for it: an agent of the zoo, a run, a file (of
+    Stable-Baselines3 too), or `stage:NAME`."""
+    vecnormalize: str = ""
+    """Statistics of VecNormalize that an expert of Stable-Baselines3 was trained behind, a file; those beside
+    the model if empty, none if `none`."""
+    start: str = ""
+    """What to go on from: an agent of the zoo, a run, a file, `stage:NAME`, or `scratch` for a random policy.
+    By default the first stage begins from scratch, and each other with the policy of the stage before."""
+    policy: PolicyConfig | None = None
+    """The policy of this stage, where it is not yet that of the recipe."""
+    training_reward: bool = False
+    """Train with the reward that the world has for that; tests pay the real one."""
     test_every: int = 5
-    """Generations between tests of the candidates; the best test is kept."""
+    """Generations between tests of the candidates; the policy with the best test is kept."""
     test_episodes: int = 200
     """Episodes of a test; their starts are neither those of training nor those of evaluation."""
+    checkpoint_every: int = 10
+    """Generations between checkpoints."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "seed", check_seed(self.seed))  # as JSON can write it
+        odd = not self.name.replace("-", "").replace("_", "").isalnum() or self.name.isdigit()
+        if odd or self.name == SCRATCH:
+            raise ConfigError(
+                f"A stage needs a name of letters, digits and dashes, got {self.name!r}."
+            )
         check_counts(
             generations=self.generations,
             checkpoint_every=self.checkpoint_every,
@@ -72,83 +79,128 @@ class Recipe:
             test_episodes=self.test_episodes,
         )
 
-    def make_world(self) -> World:
-        """The world with its perturbation, where agents are tested."""
-        return make_world(self.env, self.perturbation)
+    def changed(self, **settings: Any) -> "Stage":
+        """A copy with other settings, of its own or of its trainer."""
+        mine = {field.name for field in dataclasses.fields(self)}
+        own = {name: value for name, value in settings.items() if name in mine}
+        others = {name: value for name, value in settings.items() if name not in mine}
+        if others:
+            own["trainer"] = dataclasses.replace(own.get("trainer", self.trainer), **others)
+        return dataclasses.replace(self, **own)
 
-    def make_training_world(self) -> World:
-        """The world that agents are trained in; ConfigError if it has no reward for that."""
-        return make_world(self.env, self.perturbation, training_reward=self.training_reward)
 
-    def draw_policy(self, key: Key) -> Policy:
-        """An agent with random weights; trainers and `evaluate` scale its code as their perturbation asks."""
-        world = self.make_world()
-        return self.policy.build(world.senses, world.num_actions, key)
+@register
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """One agent: its policy, its world, and how it is trained from nothing."""
 
-    def outline(self) -> Policy:
-        """An agent with `jax.ShapeDtypeStruct` for each array, to be filled: nothing is drawn or compiled."""
-        return eqx.filter_eval_shape(lambda: self.draw_policy(jax.random.key(0)))
+    name: str
+    """Also the name of the agent in the zoo."""
+    summary: str
+    """One sentence."""
+    policy: PolicyConfig
+    """The policy, as the last stage leaves it."""
+    stages: tuple[Stage, ...]
+    """How it is trained, one after the other."""
+    env: str = "CartPoleSwingUpHarder"
+    """The world: one of `sensorium.envs.WORLDS`, or `gym:` and the id of a Gymnasium environment."""
+    seed: int = 0
+    """Decides everything; any whole number from 0 on."""
 
-    def make_trainer(
-        self,
-        engine: Engine,
-        directory: Path,
-        expert: Any = None,
-        start: Policy | None = None,
-    ) -> Trainer:
-        """The trainer, ready to start.
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seed", check_seed(self.seed))  # as JSON can write it
+        if not self.stages:
+            raise ConfigError(f"The recipe {self.name!r} needs at least one stage.")
+        seen: list[str] = []
+        for stage in self.stages:
+            if stage.name in seen:
+                raise ConfigError(f"The recipe {self.name!r} has two stages {stage.name!r}.")
+            for source in (stage.start, stage.expert):
+                earlier = source.removeprefix(STAGE)
+                if earlier != source and earlier not in seen:
+                    raise did_you_mean(f"stage before {stage.name!r}", earlier, seen)
+            seen.append(stage.name)
+
+    def start_of(self, stage: Stage) -> str:
+        """What a stage goes on from: a source as of `Stage.start`, never empty."""
+        place = self.stages.index(stage)
+        return stage.start or (STAGE + self.stages[place - 1].name if place else SCRATCH)
+
+    @property
+    def last(self) -> Stage:
+        """The stage whose policy is the agent."""
+        return self.stages[-1]
+
+    def stage(self, name: str) -> Stage:
+        """A stage by its name; UnknownNameError names the nearest ones."""
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise did_you_mean(f"stage of {self.name}", name, [stage.name for stage in self.stages])
+
+    def make_world(self, stage: Stage | None = None) -> World:
+        """The world with the perturbation of a stage (the last by default), where policies are tested."""
+        return make_world(self.env, (stage or self.last).perturbation)
+
+    def make_training_world(self, stage: Stage | None = None) -> World:
+        """The world that a stage trains in; ConfigError if it has no reward for that."""
+        stage = stage or self.last
+        return make_world(self.env, stage.perturbation, training_reward=stage.training_reward)
+
+    def draw_policy(self, key: Key, stage: Stage | None = None) -> Policy:
+        """A policy of a stage (the last by default) with random weights, its code not scaled."""
+        world = self.make_world(stage)
+        config = (stage or self.last).policy or self.policy
+        return config.build(world.senses, world.num_actions, key)
+
+    def outline(self, stage: Stage | None = None) -> Policy:
+        """A policy with `jax.ShapeDtypeStruct` for each array, to be filled: nothing is drawn or compiled."""
+        return eqx.filter_eval_shape(lambda: self.draw_policy(jax.random.key(0), stage))
+
+    def override(self, changes: Mapping[str, Any]) -> "Recipe":
+        """A copy with other settings.
 
         Args:
-            engine: Runs `make_training_world()`.
-            directory: Where a trainer may keep data of its own.
-            expert: What the policy is to learn from; for a coach its student.
-            start: Has the weights to start from, and this recipe's architecture.
+            changes: JSON values by the path of the setting: `"seed"`, `"policy.num_queries"`,
+                `"clone.generations"` of the stage of that name, `"clone.trainer.batch"`. The name of the
+                stage may be left out where there is but one, and `trainer` always.
 
         Raises:
-            ConfigError: Settings do not fit.
+            ConfigError: A setting is of another type, or settings do not fit each other.
+            UnknownNameError: There is no such setting.
         """
-        if not engine.here and not self.trainer.distributed:
-            raise ConfigError(
-                f"{self.name} is trained on one machine; --engine ray and jax are for evolution."
-            )
-        scale = self.perturbation.code_scale
+        recipe = self
+        for path, setting in changes.items():
+            recipe = change(recipe, recipe._full_path(path.split(".")), setting)
+        return recipe
 
-        def fresh(key: Key) -> Policy:
-            return self.draw_policy(key).with_code_scale(scale)
-
-        start = start and start.with_code_scale(scale)
-        return self.trainer.build(TrainingContext(fresh, engine, directory, start, expert))
-
-    def override(self, **changes: Any) -> "Recipe":
-        """A copy with other numbers, of its own or of its trainer; None keeps the recipe's.
-
-        Raises:
-            ConfigError: Neither the recipe nor its trainer has such a number.
-        """
-        changes = {name: value for name, value in changes.items() if value is not None}
-        mine = {field.name for field in dataclasses.fields(self)}
-        trainers = {field.name for field in dataclasses.fields(self.trainer)}
-        unknown = sorted(set(changes) - mine - trainers)
-        if unknown:
-            raise ConfigError(
-                f"{self.name} is trained by {type(self.trainer).__name__}, which has no "
-                f"{unknown[0]!r}."
-            )
-        own = {name: value for name, value in changes.items() if name in mine}
-        others = {name: value for name, value in changes.items() if name not in mine}
-        trainer = dataclasses.replace(self.trainer, **others)
-        return dataclasses.replace(self, trainer=trainer, **own)
+    def _full_path(self, path: list[str]) -> list[str]:
+        """From the recipe down, with all that may be left out."""
+        if path[0] in {field.name for field in dataclasses.fields(self)}:
+            return path
+        places = {stage.name: place for place, stage in enumerate(self.stages)}
+        name, *rest = path
+        if name not in places:
+            if len(places) > 1:
+                known = [*(field.name for field in dataclasses.fields(self)), *places]
+                raise did_you_mean(f"setting or stage of {self.name}", name, known)
+            name, rest = self.stages[0].name, path
+        stage = self.stage(name)
+        prefix = ["stages", str(places[name])]
+        if rest and not hasattr(stage, rest[0]):
+            return [*prefix, "trainer", *rest]
+        return [*prefix, *rest]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; every part says its kind, and `needs` names the modules of foreign ones."""
-        parts = {type(part) for part in _parts_of(self)}
+        parts = {type(part) for part in parts_of(self)}
         if self.env in WORLDS:
             parts.add(WORLDS[self.env])
         needs = sorted({home for part in parts if (home := home_of(part))})
-        return _encode(self) | ({_NEEDS: needs} if needs else {})
+        return encode(self) | ({_NEEDS: needs} if needs else {})
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> "Recipe":
+    def from_json(value: Any) -> "Recipe":
         """Back from JSON values.
 
         Raises:
@@ -163,13 +215,15 @@ class Recipe:
             raise ConfigError(f"It is no recipe of this version: {error}") from error
 
     @staticmethod
-    def _from_json(value: dict[str, Any]) -> "Recipe":
-        value = dict(value)
-        needs = value.pop(_NEEDS, [])
+    def _from_json(value: Any) -> "Recipe":
+        needs: list[Any] = []
+        if isinstance(value, dict):
+            if "trainer" in value and "stages" not in value:
+                raise ConfigError("It is a recipe of Sensorium 0.1, without stages: train it anew.")
+            needs = value.get(_NEEDS, [])
+            value = {name: item for name, item in value.items() if name != _NEEDS}
         try:
-            recipe = _decode(value, Recipe)
-            if not isinstance(recipe, Recipe):
-                raise ConfigError(f"Expected a recipe, got {type(recipe).__name__}.")
+            recipe = decode(value, Recipe, "the recipe")
             check_world_name(recipe.env)
         except UnknownNameError as error:
             if not needs:
@@ -179,71 +233,3 @@ class Recipe:
                 f"import it first, or say `--plugin {needs[0]}`."
             ) from error
         return recipe
-
-
-def _parts_of(value: Any) -> Iterator[Any]:
-    """A value and all dataclasses within it."""
-    if dataclasses.is_dataclass(value):
-        yield value
-        for field in dataclasses.fields(value):
-            yield from _parts_of(getattr(value, field.name))
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _parts_of(item)
-
-
-def _encode(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        encoded = {name: _encode(field) for name, field in fields.items()}
-        return {"kind": name_of(type(value)), **encoded}
-    if isinstance(value, tuple):
-        return [_encode(item) for item in value]
-    if isinstance(value, enum.Enum):
-        return value.value
-    return value
-
-
-def _decode(value: Any, annotation: Any) -> Any:
-    if isinstance(value, dict):
-        fields = dict(value)
-        kind = fields.pop("kind", None)
-        if kind not in _PARTS:
-            raise did_you_mean("registered part", str(kind), _PARTS)
-        part = _PARTS[kind]
-        hints = typing.get_type_hints(part)
-        foreign = sorted(set(fields) - set(hints))
-        if foreign:
-            raise ConfigError(
-                f"A stored recipe has a setting {foreign[0]!r} that {kind} does not know; "
-                "it was written by another version of Sensorium."
-            )
-        decoded = {name: _decode(item, hints[name]) for name, item in fields.items()}
-        for name, item in decoded.items():
-            if not _fits(item, hints[name]):
-                wanted = getattr(hints[name], "__name__", hints[name])
-                raise ConfigError(f"{name!r} of {kind} must be {wanted}, got {fields[name]!r:.60}.")
-        return part(**decoded)
-    if isinstance(value, list):
-        return tuple(_decode(item, Any) for item in value)
-    for choice in _choices(annotation):
-        if isinstance(choice, type) and issubclass(choice, enum.Enum):
-            return choice(value)
-    return value
-
-
-def _fits(value: Any, annotation: Any) -> bool:
-    if typing.get_origin(annotation) is tuple:
-        inner = typing.get_args(annotation)[0]
-        return isinstance(value, tuple) and all(_fits(item, inner) for item in value)
-    if annotation is float:
-        return type(value) in (int, float) and abs(value) < float("inf")
-    if annotation in (bool, int, str):
-        return type(value) is annotation
-    return not isinstance(annotation, type) or isinstance(value, annotation)
-
-
-def _choices(annotation: Any) -> tuple[Any, ...]:
-    if isinstance(annotation, types.UnionType):
-        return typing.get_args(annotation)
-    return (annotation,)

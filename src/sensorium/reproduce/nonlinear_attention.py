@@ -4,7 +4,6 @@ Beside the three forms of the layer stands our own way to train sooner, at the s
 hear the previous code (`SensoryPolicy.code_feedback`).
 """
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +65,13 @@ def nla_curves(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
             directory = out / "nla-curves" / f"{name}-{seed + offset}"
             # One learner a seed: the best of several would hide the spread
             recipe = recipes.find(name).override(
-                seed=seed + offset, generations=CURVE_GENERATIONS, population=1
+                {
+                    "seed": seed + offset,
+                    "generations": CURVE_GENERATIONS,
+                    "population": 1,
+                    "test_every": 2,
+                }
             )
-            recipe = dataclasses.replace(recipe, test_every=2)
             if (directory / "recipe.json").exists():
                 recipes.resume(directory, quiet=True)
             else:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.pool import PoolVectorEnv
+from sensorium.bridges.pool import OpenEnv, PoolVectorEnv
 from sensorium.errors import ConfigError, WorldError
 from sensorium.policies import Policy, as_population
 from sensorium.rollout.acting import Actor, PolicyActor
@@ -130,9 +130,13 @@ class HostEngine(Engine):
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
         return jax.tree.map(lambda leaf: leaf[0], self.run_population(as_population(policy), keys))
 
-    def open_pool(self, environments: int) -> PoolVectorEnv:
-        """So many environments for somebody else to step; they end with the engine."""
-        pool = PoolVectorEnv(self.world.opener(), environments, self.workers, timeout=self._timeout)
+    def open_pool(self, environments: int, opener: OpenEnv | None = None) -> PoolVectorEnv:
+        """So many environments for somebody else to step, as the world or `opener` opens them.
+
+        They end with the engine.
+        """
+        opener = opener or self.world.opener()
+        pool = PoolVectorEnv(opener, environments, self.workers, timeout=self._timeout)
         self._lent.append(pool)
         return pool
 

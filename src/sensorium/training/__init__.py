@@ -14,12 +14,12 @@ from sensorium.training.controller_ppo import ControllerPpoConfig as ControllerP
 from sensorium.training.evolution import Evolution as Evolution
 from sensorium.training.evolution import EvolutionConfig as EvolutionConfig
 from sensorium.training.imitation import ImitationConfig as ImitationConfig
-from sensorium.training.ppo import PpoConfig as PpoConfig
 from sensorium.training.recurrent_ppo import RecurrentPpo as RecurrentPpo
 from sensorium.training.recurrent_ppo import RecurrentPpoConfig as RecurrentPpoConfig
 from sensorium.training.run import Budget as Budget
 from sensorium.training.run import RunDirectory as RunDirectory
 from sensorium.training.run import run as run
+from sensorium.training.sb3_ppo import Sb3PpoConfig as Sb3PpoConfig
 from sensorium.training.short_horizon import ShortHorizon as ShortHorizon
 from sensorium.training.short_horizon import ShortHorizonConfig as ShortHorizonConfig
 from sensorium.training.strategies import Strategy as Strategy
@@ -35,8 +35,8 @@ for _config in (
     ControllerPpoConfig,
     EvolutionConfig,
     ImitationConfig,
-    PpoConfig,
     RecurrentPpoConfig,
+    Sb3PpoConfig,
     ShortHorizonConfig,
     StrategyConfig,
 ):

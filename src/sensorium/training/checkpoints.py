@@ -31,47 +31,62 @@ class Progress(NamedTuple):
 class Clock:
     """Facts of a run that no result depends on."""
 
-    seconds: float
-    """Training time so far, over all sessions."""
+    seconds: float = 0.0
+    """Training time of the stage so far, over all sessions."""
+    env_steps: int = 0
+    """Environment steps that its training has simulated."""
 
 
 def save_checkpoint(
-    directory: Path, progress: Progress, recipe: dict[str, Any], clock: Clock
+    directory: Path, progress: Progress, header: dict[str, Any], clock: Clock
 ) -> None:
     """Write `last.safetensors` atomically; WriteError leaves the checkpoint of before."""
-    header = {
-        "recipe": recipe,
-        "generation": int(progress.generation),
-        "seconds": clock.seconds,
-    }
-    save_pytree(directory / LAST, progress, header)
+    facts = {"generation": int(progress.generation), **dataclasses.asdict(clock)}
+    save_pytree(directory / LAST, progress, header | facts)
 
 
-def load_checkpoint(
-    directory: Path, like: Progress, recipe: dict[str, Any]
-) -> tuple[Progress, Clock]:
-    """Read `last.safetensors` into the structure of `like`.
+def stage_of_checkpoint(directory: Path, recipe: dict[str, Any]) -> str | None:
+    """The stage that `last.safetensors` is of; None if there is no such file.
 
     Args:
         directory: Of the run.
-        like: What a run of `recipe` begins with.
         recipe: As the run's folder has it.
 
     Raises:
-        AgentFileError: There is none, it is damaged, or it is of another recipe.
+        AgentFileError: It is damaged, or of another recipe.
+    """
+    file = directory / LAST
+    if not file.exists():
+        return None
+    header = read_header(file)
+    seconds, stage = header.get("seconds"), header.get("stage")
+    timed = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if "recipe" not in header or not timed or not isinstance(stage, str):
+        raise AgentFileError(f"{file} is no checkpoint: its header lacks recipe, stage or time.")
+    check_recipe(file, header, recipe)
+    return stage
+
+
+def load_checkpoint(directory: Path, like: Progress) -> tuple[Progress, Clock]:
+    """Read `last.safetensors` into the structure of `like`, what its stage begins with.
+
+    Raises:
+        AgentFileError: It is damaged, or of another architecture.
     """
     file = directory / LAST
     header = read_header(file)
-    seconds = header.get("seconds")
-    if "recipe" not in header or isinstance(seconds, bool) or not isinstance(seconds, int | float):
-        raise AgentFileError(f"{file} is no checkpoint: its header lacks the recipe or the time.")
-    if changed := _difference(header["recipe"], parse_json(format_json(recipe))):
+    clock = Clock(float(header["seconds"]), int(header.get("env_steps", 0)))
+    return load_pytree(file, like), clock
+
+
+def check_recipe(file: Path, header: dict[str, Any], recipe: dict[str, Any]) -> None:
+    """AgentFileError unless a file of a run was trained by the recipe that the run's folder has."""
+    if changed := _difference(header.get("recipe"), parse_json(format_json(recipe))):
         setting, trained, now = changed
         raise AgentFileError(
             f"{file} was trained with {setting} {trained}, but recipe.json says {now}; put that back, "
-            f"or begin another run with `sensorium train RECIPE --start {directory}`."
+            f"or begin another run with `sensorium train RECIPE --start {file}`."
         )
-    return load_pytree(file, like), Clock(seconds=float(seconds))
 
 
 def _difference(one: Any, other: Any, name: str = "") -> tuple[str, str, str] | None:

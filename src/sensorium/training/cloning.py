@@ -25,7 +25,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float, Int
 
-from sensorium.errors import ConfigError, check_counts
+from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity
 from sensorium.policies import Policy, as_population
 from sensorium.rollout import each_share
@@ -35,7 +35,7 @@ from sensorium.serialisation import load_arrays, save_arrays
 from sensorium.training.critic import Student, draw_student, identity_loss
 from sensorium.training.demonstrations import Sequences, collect, cut, join, previous
 from sensorium.training.lanes import Memories, blank
-from sensorium.training.teachers import Teacher
+from sensorium.training.teachers import Teacher, as_teacher
 from sensorium.training.trainer import (
     DrawPolicy,
     Metrics,
@@ -53,11 +53,8 @@ _DAGGER = 0xDA66E2  # folded into the key of the state for the episodes of a rou
 class CloningConfig(TrainerConfig):
     """Settings of cloning; the defaults are the paper's for the ant, where it gives them."""
 
-    teacher: str = ""
-    """An agent of the zoo or a file of one, or a model of Stable-Baselines3 (a zip file)."""
-    vecnormalize: str = ""
-    """Statistics of VecNormalize that a model of Stable-Baselines3 was trained behind, a file; those beside
-    the model if empty, none if "none"."""
+    may_be_zero = ("episodes", "dagger_every", "dagger_rounds")
+
     episodes: int = 1000
     """Demonstrations; if 0, DAgger begins before the first generation, with the student as it starts."""
     steps: int = 500
@@ -87,33 +84,16 @@ class CloningConfig(TrainerConfig):
     averaging: float = 0.0
     """Of what is tested, kept and acts: a running mean of the student after each update, with this memory."""
 
-    def __post_init__(self) -> None:
-        check_counts(
-            steps=self.steps,
-            batch=self.batch,
-            window=self.window,
-            batches=self.batches,
-            total_batches=self.total_batches,
-            dagger_episodes=self.dagger_episodes,
-        )
-        check_counts(
-            0,
-            episodes=self.episodes,
-            dagger_every=self.dagger_every,
-            dagger_rounds=self.dagger_rounds,
-        )
-
     def build(self, context: TrainingContext) -> "Cloning":
-        """Set up the trainer; the expert is a `Teacher`, demonstrations are kept in the directory.
+        """Set up the trainer; demonstrations are kept in the directory.
 
         Raises:
             ConfigError: There is no expert, the world is not on the host, or settings do not fit.
         """
-        engine, expert = context.engine, context.expert
-        if not isinstance(expert, Teacher):
-            raise ConfigError("Cloning needs a teacher; name one with --teacher.")
+        engine = context.engine
         if not isinstance(engine, HostEngine):
             raise ConfigError("Cloning works with worlds on the host (`gym:` and an id).")
+        expert = as_teacher(context.expert, engine.world)
         if not self.episodes and not self.dagger_every:
             raise ConfigError(
                 "Cloning needs demonstrations or DAgger; episodes and dagger_every are 0."

@@ -25,7 +25,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.errors import ConfigError, check_counts
+from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, as_population
 from sensorium.rollout import HostEngine
@@ -33,6 +33,7 @@ from sensorium.training.critic import Critic
 from sensorium.training.host_ppo import HostPpo, HostPpoConfig, mean_of, summed_up
 from sensorium.training.lanes import Memories, Moment, Outcome, RewardScale, act_by, judge
 from sensorium.training.policy_gradient import clipped_objective, log_probability
+from sensorium.training.teachers import check_fit
 from sensorium.training.trainer import DrawPolicy, Metrics, TrainingContext
 from sensorium.types import Key, PyTree, Scalar
 
@@ -41,8 +42,8 @@ from sensorium.types import Key, PyTree, Scalar
 class CoachingConfig(HostPpoConfig):
     """Settings of coaching; `rollouts` is an even number."""
 
-    student: str = ""
-    """An agent of the zoo or a file of one, which will learn from the coach."""
+    may_be_zero = ("copy_rounds",)
+
     senses: Perturbation = Identity()
     """What happens to the senses of the student."""
     turn: int = 8
@@ -58,11 +59,6 @@ class CoachingConfig(HostPpoConfig):
     last_exploration: float = 0.12
     """The same at the end."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_counts(turn=self.turn, batch=self.batch)
-        check_counts(0, copy_rounds=self.copy_rounds)
-
     def build(self, context: TrainingContext) -> "Coaching":
         """Set up the trainer of a coach, a policy without memory; the context's expert is its student.
 
@@ -72,13 +68,16 @@ class CoachingConfig(HostPpoConfig):
         """
         engine, student = context.engine, context.expert
         if not isinstance(student, Policy):
-            raise ConfigError("A coach needs a student; its trainer names none.")
+            raise ConfigError("A coach needs a student; name one with --expert.")
         if not isinstance(engine, HostEngine):
             raise ConfigError("Coaching works with worlds on the host (`gym:` and an id).")
         if engine.world.perturbation != Identity():
             raise ConfigError(
                 "A coach senses the world as it is; `senses` says what happens to its student's."
             )
+        world = dataclasses.replace(engine.world, perturbation=self.senses)
+        student.initial_carry(world.num_sensors)
+        check_fit("The student", world, world.raw_observation_shape, student.num_actions)
         if self.rollouts % 2 or self.rollouts * self.horizon % self.batch:
             raise ConfigError(
                 f"{self.rollouts} environments x {self.horizon} steps do not divide into two halves and "

@@ -19,7 +19,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment
-from sensorium.errors import ConfigError, check_counts
+from sensorium.errors import ConfigError
 from sensorium.policies import Policy, SeeingPolicy, as_population
 from sensorium.rollout import each_share, over_devices
 from sensorium.training.imitation import apart, check_lesson, teacher_share
@@ -39,8 +39,8 @@ from sensorium.types import Key, Keys, PyTree, Scalar, Sensed
 class ControllerImitationConfig(TrainerConfig):
     """Settings of imitation for the controllers of agents who see."""
 
-    teacher: str = ""
-    """An agent of the zoo, a run or a file, whose sensors are the world's `critic_features`."""
+    may_be_zero = ("warm_up", "teacher_generations")
+
     rollouts: int = 128
     """Episodes of a generation, side by side; one of CarRacing takes 22 MB while it lasts."""
     remembered: int = 10
@@ -66,24 +66,14 @@ class ControllerImitationConfig(TrainerConfig):
     averaging: float = 0.998
     """Of what lives, is tested and kept: a running mean of the students of all updates, with this memory."""
 
-    def __post_init__(self) -> None:
-        check_counts(
-            rollouts=self.rollouts,
-            remembered=self.remembered,
-            updates=self.updates,
-            batch=self.batch,
-            steps=self.steps,
-        )
-        check_counts(0, warm_up=self.warm_up, teacher_generations=self.teacher_generations)
-
     def build(self, context: TrainingContext) -> "ControllerImitation":
         """Set up the trainer; the expert is a policy whose sensors are the world's `critic_features`.
 
         Raises:
             ConfigError: There is no expert, or the policy, the world or settings do not fit.
         """
-        world, teacher = check_lesson(context.engine.world, context.expert, self.action_weights)
         check_sees(context.draw, "Imitation of controllers")
+        world, teacher = check_lesson(context.engine.world, context.expert, self.action_weights)
         if not 0 <= self.warm_up < self.steps <= world.max_steps:
             raise ConfigError(
                 f"Sequences of {self.steps} steps, {self.warm_up} of them to warm up, do not fit into "

@@ -23,7 +23,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment
-from sensorium.errors import ConfigError, check_counts
+from sensorium.errors import ConfigError
 from sensorium.policies import Policy, SeeingPolicy, as_population
 from sensorium.rollout import over_devices, require_device
 from sensorium.training.critic import Critic
@@ -48,6 +48,8 @@ from sensorium.types import Key, PyTree, Scalar, Sensed
 @dataclasses.dataclass(frozen=True)
 class ControllerPpoConfig(TrainerConfig):
     """Settings of PPO for the controllers of agents who see."""
+
+    may_be_zero = ("critic_windows",)
 
     rollouts: int = 256
     """Episodes side by side; one of CarRacing takes 22 MB."""
@@ -90,7 +92,6 @@ class ControllerPpoConfig(TrainerConfig):
 
     def build(self, context: TrainingContext) -> "ControllerPpo":
         """Set up the trainer of an agent; ConfigError where settings, the agent or the world do not fit."""
-        check_counts(rollouts=self.rollouts, window=self.window, groups=self.groups)
         world = require_device(
             context.engine.world, "PPO of controllers trains in worlds on the device."
         )

@@ -51,11 +51,11 @@ class EvolutionConfig(TrainerConfig):
     """Starts that the centre tries before the first generation, to find them."""
 
     distributed = True
+    may_be_zero = ("replays",)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_counts(4, population=self.population)
-        check_counts(rollouts=self.rollouts, remembered=self.remembered, scouted=self.scouted)
-        check_counts(0, replays=self.replays)
 
     def build(self, context: TrainingContext) -> "Evolution":
         """Set up the trainer of an agent in a world; ConfigError where settings do not fit."""

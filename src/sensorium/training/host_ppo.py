@@ -10,7 +10,6 @@ from jaxtyping import Array, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pool import PoolVectorEnv
-from sensorium.errors import check_counts
 from sensorium.rollout import HostEngine
 from sensorium.training.lanes import Lanes
 from sensorium.training.policy_gradient import exploration_at
@@ -52,16 +51,6 @@ class HostPpoConfig(TrainerConfig):
     """Steps for which the same noise is added to the actions."""
     gradient_clip: float = 0.5
     """Largest norm of a gradient."""
-
-    def __post_init__(self) -> None:
-        check_counts(
-            rollouts=self.rollouts,
-            horizon=self.horizon,
-            rounds=self.rounds,
-            total_rounds=self.total_rounds,
-            epochs=self.epochs,
-            hold_exploration=self.hold_exploration,
-        )
 
 
 class HostPpo(Trainer):

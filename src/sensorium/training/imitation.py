@@ -11,7 +11,7 @@ accidents: what is done is a mean of both, and the teacher's share falls to noth
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,7 +21,7 @@ import optax
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment, World
-from sensorium.errors import ConfigError, check_counts
+from sensorium.errors import ConfigError
 from sensorium.policies import Policy
 from sensorium.rollout import over_devices, require_device
 from sensorium.training.trainer import (
@@ -39,8 +39,8 @@ from sensorium.types import Action, Key, Keys, PyTree, Scalar, Sensed
 class ImitationConfig(TrainerConfig):
     """Settings of imitation."""
 
-    teacher: str = ""
-    """An agent of the zoo, a run or a file, whose sensors are the world's `critic_features`."""
+    may_be_zero = ("teacher_generations",)
+
     rollouts: int = 32
     """Episodes side by side; a generation is that many."""
     window: int = 20
@@ -59,14 +59,6 @@ class ImitationConfig(TrainerConfig):
     """Largest norm of a gradient."""
     averaging: float = 0.99
     """Of what is tested and kept: a running mean of the student after each window, with this memory."""
-
-    def __post_init__(self) -> None:
-        check_counts(
-            rollouts=self.rollouts,
-            window=self.window,
-            total_generations=self.total_generations,
-        )
-        check_counts(0, teacher_generations=self.teacher_generations)
 
     def build(self, context: TrainingContext) -> "Imitation":
         """Set up the trainer; the expert is a policy whose sensors are the world's `critic_features`.
@@ -243,12 +235,21 @@ class Imitation(Trainer):
 
 
 def check_lesson(
-    world: World, teacher: Policy | None, action_weights: tuple[float, ...]
+    world: World, teacher: Any, action_weights: tuple[float, ...]
 ) -> tuple[Environment, Policy]:
     """Both; ConfigError if the world is not on the device, nobody teaches or not all actions have weights."""
     world = require_device(world, "Imitation works with worlds on the device; clone in the others.")
-    if teacher is None:
-        raise ConfigError("Imitation needs a teacher; name one with --teacher.")
+    if not isinstance(teacher, Policy):
+        raise ConfigError("Imitation needs an agent of ours as its expert; name one with --expert.")
+    state = jax.eval_shape(
+        lambda key: world.reset_env(key, world.default_params)[1], jax.random.key(0)
+    )
+    (features,) = jax.eval_shape(world.critic_features, state).shape
+    teacher.initial_carry(features)
+    if teacher.num_actions != world.num_actions:
+        raise ConfigError(
+            f"The expert has {teacher.num_actions} action(s), but the world takes {world.num_actions}."
+        )
     if action_weights and len(action_weights) != world.num_actions:
         raise ConfigError(
             f"There are {len(action_weights)} action_weights for {world.num_actions} action(s)."

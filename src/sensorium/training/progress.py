@@ -5,7 +5,7 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,15 +15,20 @@ from sensorium.errors import RunError, WriteError
 from sensorium.serialisation import atomic_write, format_json, parse_json
 from sensorium.terminal import shown, with_unit
 
+if TYPE_CHECKING:
+    from sensorium.training.run import Budget
+
 
 class Display:
     """Live progress on a terminal; plain lines every now and then where there is none."""
 
-    def __init__(self, generations: int, first: int, quiet: bool = False):
-        """Show `generations` in all, of which `first` are done."""
+    def __init__(self, budget: "Budget", first: int, quiet: bool = False):
+        """Show the generations of a stage, of which `first` are done."""
         self._console = Console(stderr=True, quiet=quiet)
         self._live = self._console.is_terminal and not quiet
-        self._generations = generations
+        self._generations = budget.generations
+        place = f"stage {budget.number + 1} of {budget.stages}: {budget.stage}"
+        self._heading = place if budget.stages > 1 else ""
         self._printed = 0.0
         self._bar = Progress(
             TextColumn("{task.completed:.0f}/{task.total:.0f}", table_column=Column(no_wrap=True)),
@@ -33,9 +38,13 @@ class Display:
             console=self._console,
             disable=not self._live,
         )
-        self._task = self._bar.add_task("", total=generations, completed=first, figures="compiling")
+        self._task = self._bar.add_task(
+            "", total=budget.generations, completed=first, figures="compiling"
+        )
 
     def __enter__(self) -> "Display":
+        if self._heading:
+            self._console.print(self._heading, highlight=False)
         self._bar.start()
         return self
 
@@ -77,10 +86,18 @@ def _number(value: float | None) -> str:
 class MetricsFile:
     """`metrics.jsonl`: one line a generation; a resumed run first drops what it will do again."""
 
-    def __init__(self, path: Path, generation: int):
-        """Open for a run that continues after `generation`; WriteError if it cannot be written."""
+    def __init__(self, path: Path, stage: str, generation: int):
+        """Open for a run that continues after `generation` of a stage.
+
+        Raises:
+            WriteError: It cannot be written.
+        """
         self._path = path
-        kept = [row for row in read_metrics(path) if row["generation"] <= generation]
+        kept = [
+            row
+            for row in read_metrics(path)
+            if row.get("stage") != stage or row["generation"] <= generation
+        ]
         with atomic_write(path) as file:
             file.write("".join(format_json(row) + "\n" for row in kept).encode())
 
@@ -129,7 +146,7 @@ class TensorBoard:
     def append(self, row: dict[str, Any]) -> None:
         """Add one generation."""
         for name, value in row.items():
-            if name != "generation" and value is not None:
+            if name not in ("stage", "generation") and value is not None:
                 self._writer.add_scalar(name, value, row["generation"])
 
     def close(self) -> None:

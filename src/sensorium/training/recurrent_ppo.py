@@ -20,7 +20,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
-from sensorium.errors import ConfigError, check_counts
+from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population
 from sensorium.rollout import HostEngine, each_share
 from sensorium.training.critic import Critic, Student, draw_student, identity_loss
@@ -43,6 +43,8 @@ from sensorium.types import Key, PyTree, Scalar
 class RecurrentPpoConfig(HostPpoConfig):
     """Settings of PPO for agents with memory; gradients flow through a whole horizon."""
 
+    may_be_zero = ("critic_rounds",)
+
     groups: int = 8
     """Into which the environments of a round are divided, for an update each."""
     critic_rounds: int = 4
@@ -51,11 +53,6 @@ class RecurrentPpoConfig(HostPpoConfig):
     """ε: how far an update may move the probability of an action."""
     identity_weight: float = 0.0
     """Weight of a second lesson: each sensor learns to tell which one it is."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_counts(groups=self.groups)
-        check_counts(0, critic_rounds=self.critic_rounds)
 
     def build(self, context: TrainingContext) -> "RecurrentPpo":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""

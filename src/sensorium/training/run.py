@@ -1,14 +1,17 @@
 """The loop around every trainer: test, keep the best, log, checkpoint, stop when asked.
 
-runs/cartpole-pi/
-    recipe.json          what was asked for
-    versions.json        of Python, JAX and the rest
-    metrics.jsonl        one line a generation: what `Metrics` says, mean return of the last test and of
-                         the best one, seconds since the start and to the end, and environment steps that
-                         training simulated in the generation (`env_steps`), also for each of its seconds
-    tensorboard/         the same for TensorBoard
-    last.safetensors     the whole state, to resume from
-    best.safetensors     the agent with the best test
+runs/ant-pi/
+    recipe.json               what was asked for
+    versions.json             of Python, JAX and the rest
+    metrics.jsonl             one line a generation: its stage, what `Metrics` says, mean return of the last
+                              test and of the best one, seconds since the start of the stage and to its end,
+                              and environment steps that training simulated in the generation
+                              (`env_steps`), also for each of its seconds
+    tensorboard/              the same for TensorBoard
+    last.safetensors          the whole state of the stage that is under way, to resume from
+    best.safetensors          the policy with the best test of the furthest stage that has had one
+    stages/clone.safetensors  what a finished stage kept, what it cost, and from whom it learned
+    data/clone/               what its trainer keeps, such as demonstrations
 """
 
 import contextlib
@@ -29,16 +32,24 @@ import numpy as np
 from sensorium.errors import AgentFileError, RunError, WriteError
 from sensorium.policies import Policy
 from sensorium.rollout import Engine
-from sensorium.seeding import Seed, key_of
-from sensorium.serialisation import parse_json, remove_partial_files, save_pytree, write_json
+from sensorium.seeding import Seed, key_of, stream
+from sensorium.serialisation import (
+    load_pytree,
+    parse_json,
+    read_header,
+    remove_partial_files,
+    save_pytree,
+    write_json,
+)
 from sensorium.training.checkpoints import (
     BEST,
-    LAST,
     Clock,
     Progress,
+    check_recipe,
     first_progress,
     load_checkpoint,
     save_checkpoint,
+    stage_of_checkpoint,
 )
 from sensorium.training.progress import Display, MetricsFile, TensorBoard
 from sensorium.training.trainer import Metrics, Trainer
@@ -50,8 +61,13 @@ _TESTS = 0x7E57  # folded into the seed: test episodes are never training episod
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """How long to train, and how often to look."""
+    """How long to train in a stage, and how often to look."""
 
+    stage: str
+    number: int
+    """Of the stage, from 0."""
+    stages: int
+    """How many the recipe has."""
     generations: int
     checkpoint_every: int
     test_every: int
@@ -118,9 +134,41 @@ class RunDirectory:
             yield
 
     def describe(self) -> None:
-        """Write the recipe and versions: from now on the folder, which is `locked`, holds a run."""
+        """Write recipe and versions, if need be: from now on the folder, which is `locked`, holds a run."""
+        if (self.path / _RECIPE).exists():
+            return
         write_json(self.path / "versions.json", describe_versions())
         write_json(self.path / _RECIPE, self.recipe)
+
+    def finished(self, stage: str) -> bool:
+        """Whether a stage is done."""
+        return os.path.isfile(self._file(stage))
+
+    def load(self, stage: str, like: Policy) -> Policy:
+        """What a finished stage kept, in the structure of `like`.
+
+        Raises:
+            RunError: The file is damaged, or of another recipe.
+        """
+        file = self._file(stage)
+        try:
+            check_recipe(file, read_header(file), self.recipe)
+            return load_pytree(file, like)
+        except AgentFileError as error:
+            raise RunError(f"{self.path} cannot be resumed: {error}") from error
+
+    def finish(self, stage: str, policy: Policy, header: dict[str, Any]) -> None:
+        """Keep the policy of a stage; the stage is done when its file is there."""
+        save_pytree(self._file(stage), policy, header)
+
+    def history(self) -> list[dict[str, Any]]:
+        """What the finished stages cost, in the order of the recipe."""
+        names = [stage["name"] for stage in self.recipe["stages"]]
+        files = [self._file(name) for name in names]
+        return [read_header(file)["history"] for file in files if os.path.isfile(file)]
+
+    def _file(self, stage: str) -> Path:
+        return self.path / "stages" / f"{stage}.safetensors"
 
 
 def _lock(file: IO[str], directory: Path) -> None:
@@ -148,62 +196,56 @@ def run(
     directory: RunDirectory,
     budget: Budget,
     *,
-    resume: bool = False,
     quiet: bool = False,
     on_generation: Callable[[dict[str, Any]], None] | None = None,
+    facts: dict[str, Any] | None = None,
 ) -> Policy:
-    """Train to the end of the budget, or until SIGTERM or Ctrl-C.
+    """Train a stage to the end of its budget, or until SIGTERM or Ctrl-C.
+
+    It goes on from the checkpoint, if there is one of this stage, as if the run had never been interrupted.
 
     Args:
         trainer: How to train.
         engine: Runs the tests of the candidates.
-        directory: Where everything is kept.
+        directory: Where everything is kept; locked by this process.
         budget: How long, and how often to look.
-        resume: Go on from the last checkpoint; the result is that of a run never interrupted.
         quiet: Show nothing.
         on_generation: Called with every row of the metrics.
+        facts: More to note of the stage once it is finished.
 
     Returns:
-        The agent with the best test.
+        The policy with the best test.
 
     Raises:
-        RunError: The directory holds another run, or one that is in use.
+        RunError: The checkpoint is damaged or of another recipe, or no test gave a finite return.
         WriteError: A file could not be written; the checkpoint of before is intact.
         KeyboardInterrupt: Stopped by a signal; a checkpoint was written first.
     """
-    with directory.locked(new=not resume):
-        return _train(trainer, engine, directory, budget, resume, quiet, on_generation)
-
-
-def _train(
-    trainer: Trainer,
-    engine: Engine,
-    directory: RunDirectory,
-    budget: Budget,
-    resume: bool,
-    quiet: bool,
-    on_generation: Callable[[dict[str, Any]], None] | None,
-) -> Policy:
-    state = trainer.init(key_of(budget.seed))
+    key = key_of(budget.seed)
+    state = trainer.init(stream(key, budget.stage) if budget.number else key)
     candidate = jax.tree.map(lambda leaf: leaf[0], trainer.candidates(state))
-    progress, clock = first_progress(state, candidate), Clock(0.0)
-    if resume and (directory.path / LAST).exists():
-        try:
-            progress, clock = load_checkpoint(directory.path, progress, directory.recipe)
-        except AgentFileError as error:
-            raise RunError(f"{directory.path} cannot be resumed: {error}") from error
-    elif not resume:
-        directory.describe()
+    progress, clock = first_progress(state, candidate), Clock()
+    try:
+        if stage_of_checkpoint(directory.path, directory.recipe) == budget.stage:
+            progress, clock = load_checkpoint(directory.path, progress)
+    except AgentFileError as error:
+        raise RunError(f"{directory.path} cannot be resumed: {error}") from error
+    directory.describe()
     first = int(progress.generation)
     test_keys = keys_of_tests(budget.seed, budget.test_episodes)
     test_score: float | None = None  # until the first test
+    versions = describe_versions()
+    header: dict[str, Any] = {"recipe": directory.recipe, "stage": budget.stage}
+    header["versions"] = versions
     with (
         _stop_signals() as stopped,
-        contextlib.closing(TensorBoard(directory.path / "tensorboard", first)) as tensorboard,
-        Display(budget.generations, first, quiet) as display,
+        contextlib.closing(
+            TensorBoard(directory.path / "tensorboard" / budget.stage, first)
+        ) as tensorboard,
+        Display(budget, first, quiet) as display,
     ):
-        metrics_file = MetricsFile(directory.path / "metrics.jsonl", first)
-        started = time.perf_counter()
+        metrics_file = MetricsFile(directory.path / "metrics.jsonl", budget.stage, first)
+        started, elapsed, env_steps = time.perf_counter(), clock, clock.env_steps
         for generation in range(first + 1, budget.generations + 1):
             began = time.perf_counter()
             state, metrics = trainer.step(progress.trainer)
@@ -217,11 +259,13 @@ def _train(
             if generation % budget.test_every == 0 or last:
                 progress, test_score, is_best = _test(trainer, engine, progress, test_keys)
                 if is_best and test_score is not None:
-                    header = _agent_header(directory.recipe, generation, test_score)
-                    save_pytree(directory.path / BEST, progress.best, header)
+                    of_best = {"generation": generation, "test": test_score}
+                    save_pytree(directory.path / BEST, progress.best, header | of_best)
             session = time.perf_counter() - started
+            env_steps += metrics.env_steps
             done = generation - first
             row = {
+                "stage": budget.stage,
                 "generation": generation,
                 **_figures(metrics),
                 "test": test_score,
@@ -238,17 +282,27 @@ def _train(
                 on_generation(row)
             stop = engine.anywhere(stopped())
             if generation % budget.checkpoint_every == 0 or last or stop:
-                elapsed = Clock(clock.seconds + session)
-                save_checkpoint(directory.path, progress, directory.recipe, elapsed)
+                elapsed = Clock(clock.seconds + session, env_steps)
+                save_checkpoint(directory.path, progress, header, elapsed)
             if last and not np.isfinite(float(progress.best_score)):
                 raise RunError(
                     f"No test of {directory.path} gave a finite return: no agent is kept."
                 )
             if stop and not last:
                 raise KeyboardInterrupt(
-                    f"Stopped after generation {generation}; continue with "
+                    f"Stopped after generation {generation} of the stage {budget.stage!r}; continue with "
                     f"`sensorium train --resume {directory.path}`."
                 )
+    history = {
+        "stage": budget.stage,
+        "version": versions.get("sensorium"),
+        "generations": budget.generations,
+        "best_test": _finite(float(progress.best_score)),
+        "seconds": round(elapsed.seconds, 1),
+        "env_steps": elapsed.env_steps,
+        **(facts or {}),
+    }
+    directory.finish(budget.stage, progress.best, header | {"history": history})
     return progress.best
 
 
@@ -288,15 +342,6 @@ def _check_finite(candidates: Policy, generation: int) -> None:
             f"Generation {generation} made weights NaN or infinite; the last checkpoint is from before, "
             "and a lower learning rate may help."
         )
-
-
-def _agent_header(recipe: dict[str, Any], generation: int, test: float) -> dict[str, Any]:
-    return {
-        "recipe": recipe,
-        "generation": generation,
-        "test": test,
-        "versions": describe_versions(),
-    }
 
 
 def _figures(metrics: Metrics) -> dict[str, float]:

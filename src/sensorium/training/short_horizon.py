@@ -28,7 +28,6 @@ import optax
 from jaxtyping import Array, Bool, Float
 
 from sensorium.envs import Environment
-from sensorium.errors import check_counts
 from sensorium.layers import Linear
 from sensorium.policies import Policy
 from sensorium.rollout import over_devices, require_device
@@ -82,16 +81,6 @@ class ShortHorizonConfig(TrainerConfig):
     Swinging poles are chaotic: without this a single world can drown all others."""
     gradient_clip: float = 1.0
     """Largest norm of a gradient; longer ones are shortened to it."""
-
-    def __post_init__(self) -> None:
-        check_counts(
-            population=self.population,
-            rollouts=self.rollouts,
-            horizon=self.horizon,
-            updates_per_generation=self.updates_per_generation,
-            total_updates=self.total_updates,
-            critic_epochs=self.critic_epochs,
-        )
 
     def build(self, context: TrainingContext) -> "ShortHorizon":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""

@@ -1,8 +1,9 @@
 """Who shows a student what to do: a model of Stable-Baselines3, or any agent of ours."""
 
 import abc
+import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.sb3 import check_spaces
 from sensorium.errors import ConfigError
+from sensorium.perturbations import Identity
 from sensorium.policies import Policy, as_population
 from sensorium.rollout.acting import Actor, PolicyActor
 
@@ -152,6 +154,34 @@ def _act_along(
         return jax.lax.scan(step, policy.initial_carry(what[0].shape[1]), what)[1]
 
     return jax.lax.map(episode, (observations, previous), batch_size=64)
+
+
+class Sb3Model(NamedTuple):
+    """A model of Stable-Baselines3 as an expert."""
+
+    model: Any
+    statistics: Any = None
+    """The `VecNormalize` that it was trained behind; None if there was none."""
+
+
+Expert = Policy | Sb3Model | Teacher
+"""What a stage can learn from: a policy of ours, or a model of Stable-Baselines3."""
+
+
+def as_teacher(expert: Expert | None, world: HostWorld) -> Teacher:
+    """An expert as the teacher of a world on the host.
+
+    Raises:
+        ConfigError: There is none, or it was made for other observations or actions.
+    """
+    world = dataclasses.replace(world, perturbation=Identity())
+    if expert is None:
+        raise ConfigError("Cloning needs an expert; name one with --expert.")
+    if isinstance(expert, Teacher):
+        return expert
+    if isinstance(expert, Sb3Model):
+        return Sb3Teacher(expert.model, world, expert.statistics)
+    return AgentTeacher(expert, world)
 
 
 def check_fit(

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 
-from sensorium.errors import ConfigError
-from sensorium.policies import Policy, SeeingPolicy
+from sensorium.errors import ConfigError, check_whole_settings
+from sensorium.policies import Policy, PolicyConfig, SeeingPolicy
 from sensorium.rollout import Engine
 from sensorium.types import Key, PyTree, Scalar
 
@@ -65,6 +65,8 @@ class Trainer(abc.ABC):
 class TrainingContext:
     """All that the config of a trainer is given to build it."""
 
+    config: PolicyConfig
+    """Of the policy."""
     fresh: DrawPolicy
     """Draws a policy with random weights."""
     engine: Engine
@@ -87,6 +89,20 @@ class TrainerConfig(abc.ABC):
 
     distributed: ClassVar[bool] = False
     """Whether the trainer works with engines on several machines (`Engine.here` is false)."""
+
+    may_be_zero: ClassVar[tuple[str, ...]] = ()
+    """Whole numbers among the settings that count from 0 on; all others count from 1 on."""
+
+    def __post_init__(self) -> None:
+        """ConfigError if a setting that is a whole number does not fit."""
+        check_whole_settings(self, self.may_be_zero)
+
+    def check_engine(self, engine: Engine) -> None:
+        """ConfigError if the trainer does not work with an engine on several machines."""
+        if not engine.here and not self.distributed:
+            raise ConfigError(
+                f"{type(self).__name__} trains on one machine; --engine ray and jax are for evolution."
+            )
 
     @abc.abstractmethod
     def build(self, context: TrainingContext) -> Trainer:

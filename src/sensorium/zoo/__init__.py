@@ -7,9 +7,6 @@ from sensorium.zoo.agent import read_card as read_card
 from sensorium.zoo.agent import zoo_directory as zoo_directory
 from sensorium.zoo.published import published_directory as published_directory
 from sensorium.zoo.published import read_published as read_published
-from sensorium.zoo.teaching import clone as clone
-from sensorium.zoo.teaching import find_start as find_start
-from sensorium.zoo.teaching import find_teacher as find_teacher
-from sensorium.zoo.teaching import resume as resume
-from sensorium.zoo.teaching import teach as teach
-from sensorium.zoo.teaching import train as train
+from sensorium.zoo.training import find_expert as find_expert
+from sensorium.zoo.training import resume as resume
+from sensorium.zoo.training import train as train

@@ -123,7 +123,7 @@ def _agent_header(path: Path) -> dict[str, Any]:
     if is_model(path):
         raise AgentFileError(
             f"{path} is a model of Stable-Baselines3, not an agent of ours; it can teach one: `sensorium "
-            f"clone --teacher {path} --student ant-pi-clone --env gym:ID`."
+            f"train ant-pi-clone --expert {path} --env gym:ID`."
         )
     try:
         header = read_header(path)
@@ -143,7 +143,7 @@ def _load_file(path: Path) -> Agent:
     header = _agent_header(path)
     try:
         recipe = Recipe.from_json(header["recipe"])
-        like = recipe.outline()
+        like = recipe.outline(recipe.stage(header["stage"]) if "stage" in header else None)
     except MissingExtraError:
         raise
     except (

@@ -1,9 +1,11 @@
 """Put the best agent of a run into the zoo: weights, and a card with what it cost and scores.
 
 python -m sensorium.zoo.publish runs/cartpole-pi
+python -m sensorium.zoo.publish --again cartpole-pi
 """
 
 import dataclasses
+import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,13 @@ from sensorium.perturbations import (
     ShufflePatches,
 )
 from sensorium.policies import FeedForwardPolicy, VisionPolicy, num_parameters
-from sensorium.recipes import Recipe
+from sensorium.recipes import Recipe, find
 from sensorium.rollout import make_world
 from sensorium.serialisation import read_header, write_json
 from sensorium.terminal import significant
-from sensorium.training.checkpoints import BEST, LAST
+from sensorium.training import RunDirectory
+from sensorium.training.checkpoints import BEST
+from sensorium.training.run import describe_versions
 from sensorium.zoo.agent import Agent, load, zoo_directory
 
 SENSES: tuple[Perturbation, ...] = (
@@ -68,7 +72,8 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
         The weights file; the card is beside it as JSON.
     """
     agent = load(run)
-    recipe = _without_paths(agent.recipe)
+    training = _training(run)
+    recipe = _check_made_by_recipe(run, agent)
     world = make_world(agent.recipe.env)
     episodes = episodes or world.scored_episodes
     card: dict[str, Any] = {
@@ -76,27 +81,55 @@ def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str 
         "summary": agent.recipe.summary,
         "parameters": num_parameters(agent.policy),
         "seed": agent.recipe.seed,
-        **_training(run),
+        **training,
         "machine": machine or f"{platform.machine()}, CPU",
         "evaluation": {"episodes": episodes, "seed": seed},
-        "scores": {},
     }
-    fixed = isinstance(agent.policy, FeedForwardPolicy)
-    pictures = not isinstance(world.senses, int)
-    asked = OF_PICTURES if pictures else SENSES + (HOST_SENSES if world.on_host else ())
-    asked += OF_PATCHES if isinstance(agent.policy, VisionPolicy) else ()
-    for senses in asked[:2] if fixed else asked:
-        if not _takes(agent, senses):
-            continue
-        scores = evaluate(agent.policy, agent.recipe.env, senses, episodes=episodes, seed=seed)
-        card["scores"][str(senses)] = _written(scores)
-    if world.host_twin is not None:
-        scores = evaluate(agent.policy, world.host_twin, episodes=episodes, seed=seed)
-        card["scores"][f"in {world.host_twin.partition(':')[2]}"] = _written(scores)
+    card["scores"] = _score(agent, episodes, seed)
     target = zoo_directory() / f"{agent.name}.safetensors"
     Agent(agent.policy, recipe, {}).save(target)
     write_json(target.with_suffix(".json"), card)
     return target
+
+
+def score_again(name: str, episodes: int | None = None, seed: int = 0) -> Path:
+    """Measure the scores of a shipped agent anew, and write them into its card.
+
+    Args:
+        name: Of the agent.
+        episodes: Episodes of each score; as many as the card has by default.
+        seed: Of the evaluation.
+
+    Returns:
+        The card.
+    """
+    agent = load(name)
+    episodes = episodes or agent.card["evaluation"]["episodes"]
+    card = agent.card | {
+        "evaluation": {"episodes": episodes, "seed": seed},
+        "scores": _score(agent, episodes, seed),
+    }
+    target = zoo_directory() / f"{name}.json"
+    write_json(target, card)
+    return target
+
+
+def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
+    """All scores of a card."""
+    world = make_world(agent.recipe.env)
+    fixed = isinstance(agent.policy, FeedForwardPolicy)
+    pictures = not isinstance(world.senses, int)
+    asked = OF_PICTURES if pictures else SENSES + (HOST_SENSES if world.on_host else ())
+    asked += OF_PATCHES if isinstance(agent.policy, VisionPolicy) else ()
+    found = {}
+    for senses in asked[:2] if fixed else asked:
+        if _takes(agent, senses):
+            scores = evaluate(agent.policy, agent.recipe.env, senses, episodes=episodes, seed=seed)
+            found[str(senses)] = _written(scores)
+    if world.host_twin is not None:
+        scores = evaluate(agent.policy, world.host_twin, episodes=episodes, seed=seed)
+        found[f"in {world.host_twin.partition(':')[2]}"] = _written(scores)
+    return found
 
 
 def _written(scores: Scores) -> dict[str, Any]:
@@ -105,30 +138,47 @@ def _written(scores: Scores) -> dict[str, Any]:
     return dataclasses.asdict(scores.summary) | {"returns": returns}
 
 
-def _without_paths(recipe: Recipe) -> Recipe:
-    """The recipe with the agents that it names named as in the zoo, not by where they lay."""
-    recipe = recipe.override(start=_name(recipe.start))
-    for part in ("teacher", "student"):
-        if source := getattr(recipe.trainer, part, ""):
-            recipe = recipe.override(**{part: _name(source)})
+def _check_made_by_recipe(run: Path, agent: Agent) -> Recipe:
+    """The recipe of an agent, experts named as in the zoo; ConfigError if it is not that of its name."""
+    recipe = dataclasses.replace(
+        agent.recipe,
+        stages=tuple(
+            dataclasses.replace(stage, expert=_name(stage.expert), start=_name(stage.start))
+            for stage in agent.recipe.stages
+        ),
+    )
+    if recipe != find(agent.name):
+        ours, theirs = find(agent.name).to_json(), recipe.to_json()
+        changed = next(name for name in theirs if theirs[name] != ours.get(name))
+        raise ConfigError(
+            f"{run} is not what the recipe {agent.name} makes today: its {changed!r} differs."
+        )
+    versions = {stage["version"] for stage in RunDirectory.open(run).history()}
+    if versions != {this := describe_versions().get("sensorium")}:
+        raise ConfigError(
+            f"{run} was trained by Sensorium {' and '.join(map(str, versions))}, and this is {this}."
+        )
     return recipe
 
 
 def _name(source: str) -> str:
-    return load(source).name if source and not source.endswith(".zip") else Path(source).name
+    """An agent by its name, wherever it lay."""
+    is_agent = os.sep in source and not source.endswith(".zip")
+    return load(source).name if is_agent else Path(source).name
 
 
 def _training(run: Path) -> dict[str, Any]:
-    """What the training of a run cost, and with which versions it was made."""
-    best = read_header(run / BEST)
-    if not (run / LAST).exists():  # a teacher
-        return {name: value for name, value in best["card"].items() if name != "name"}
-    last = read_header(run / LAST)
+    """What the training of a run cost, stage by stage, and with which versions it was made."""
+    stages = RunDirectory.open(run).history()
+    if len(stages) < len(RunDirectory.open(run).recipe["stages"]):
+        raise ConfigError(
+            f"{run} is not finished: continue it with `sensorium train --resume {run}`."
+        )
     return {
-        "generation": best["generation"],
-        "training_generations": last["generation"],
-        "training_seconds": round(last["seconds"], 1),
-        "versions": best["versions"],
+        "generation": read_header(run / BEST)["generation"],
+        "training_seconds": round(sum(stage["seconds"] for stage in stages), 1),
+        "stages": stages,
+        "versions": read_header(run / BEST)["versions"],
     }
 
 
@@ -141,10 +191,22 @@ def _takes(agent: Agent, senses: Perturbation) -> bool:
     return True
 
 
-def main(run: tyro.conf.Positional[Path], episodes: int | None = None, machine: str = "") -> None:
-    """Publish the best agent of RUN."""
-    target = publish(run, episodes, machine=machine)
-    Console().print(f"Wrote {target} and its card.", highlight=False)
+def main(
+    run: tyro.conf.Positional[str],
+    episodes: int | None = None,
+    machine: str = "",
+    again: bool = False,
+) -> None:
+    """Publish the best agent of a run.
+
+    Args:
+        run: A run directory; with --again the name of a shipped agent.
+        episodes: Episodes of each score.
+        machine: Where it was trained, in words.
+        again: Only measure the scores of a shipped agent anew.
+    """
+    target = score_again(run, episodes) if again else publish(Path(run), episodes, machine=machine)
+    Console().print(f"Wrote {target}.", highlight=False)
 
 
 if __name__ == "__main__":

@@ -1,27 +1,15 @@
-"""Command-line flags of perturbations, the same for every command."""
+"""Command-line flags of perturbations, the same for every command.
+
+Perturbations are imported when one is built, so that `sensorium --help` does not wait for JAX.
+"""
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from sensorium.errors import ConfigError, check_counts, did_you_mean
-from sensorium.perturbations.channels import Drop, Duplicate, NoiseChannels, Silence
-from sensorium.perturbations.combined import compose
-from sensorium.perturbations.order import Reshuffle, Shuffle
-from sensorium.perturbations.patches import Occlude, ShufflePatches
-from sensorium.perturbations.perturbation import Perturbation
-from sensorium.perturbations.racing import Background, Bars, Blob, Colour, FakeLane, NoiseBackground
-from sensorium.perturbations.random_convolution import RandomConvolution
-from sensorium.types import Senses
 
-MODIFICATIONS: dict[str, Perturbation] = {
-    "noise": NoiseBackground(),
-    "colour": Colour(),
-    "colour3": Colour(each_channel=True),
-    "bars": Bars(),
-    "blob": Blob(),
-    "lane": FakeLane(),
-    "convolution": RandomConvolution(alpha=0.0, every=0),
-}
-"""What AttentionAgent's authors did to CarRacing, a lane beside the road, and NetRand's layer, by name."""
+if TYPE_CHECKING:
+    from sensorium.perturbations import Perturbation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,8 +29,8 @@ class PerturbationFlags:
     """Every sensor this many times, the code scaled to match."""
     noise_channels: int | None = None
     """This many more channels of Gaussian noise."""
-    noise_sigma: float = NoiseChannels.sigma
-    """Standard deviation of the noise."""
+    noise_sigma: float | None = None
+    """Standard deviation of the noise; 0.1 by default."""
     drop: int | None = None
     """This many sensors are missing, others each episode."""
     silence: int | None = None
@@ -56,7 +44,7 @@ class PerturbationFlags:
     """What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars, blob or lane; or
     convolution, NetRand's random layer."""
 
-    def build(self, senses: Senses = 1) -> Perturbation:
+    def build(self, senses: int | tuple[int, ...] = 1) -> "Perturbation":
         """Make the perturbation.
 
         Args:
@@ -66,33 +54,38 @@ class PerturbationFlags:
             ConfigError: A number is out of range.
             UnknownNameError: There is no such modification.
         """
+        from sensorium import perturbations as known
+
         scalar = isinstance(senses, int)
         parts: list[Perturbation] = []
         if self.background is not None:
-            parts.append(Background(self.background))
+            parts.append(known.Background(self.background))
         if self.modify is not None:
-            if self.modify not in MODIFICATIONS:
-                raise did_you_mean("modification", self.modify, MODIFICATIONS)
-            parts.append(MODIFICATIONS[self.modify])
+            if self.modify not in known.MODIFICATIONS:
+                raise did_you_mean("modification", self.modify, known.MODIFICATIONS)
+            parts.append(known.MODIFICATIONS[self.modify])
         if self.occlude is not None:
-            parts.append(Occlude(self.occlude))
+            parts.append(known.Occlude(self.occlude))
         if self.drop is not None:
-            parts.append(Drop(self.drop))
+            parts.append(known.Drop(self.drop))
         if self.duplicate is not None:
-            parts.append(Duplicate(self.duplicate))
+            parts.append(known.Duplicate(self.duplicate))
         if self.noise_channels is not None:
-            parts.append(NoiseChannels(self.noise_channels, self.noise_sigma))
-        elif self.noise_sigma != NoiseChannels.sigma:
+            noise = known.NoiseChannels(self.noise_channels)
+            if self.noise_sigma is not None:
+                noise = dataclasses.replace(noise, sigma=self.noise_sigma)
+            parts.append(noise)
+        elif self.noise_sigma is not None:
             raise ConfigError("noise_sigma goes with noise_channels, of which there are none.")
         if self.silence is not None:
-            parts.append(Silence(self.silence))
+            parts.append(known.Silence(self.silence))
         if self.shuffle:
-            parts.append(Shuffle() if scalar else ShufflePatches())
+            parts.append(known.Shuffle() if scalar else known.ShufflePatches())
         if self.reshuffle_every is not None:
             every = self.reshuffle_every
             check_counts(reshuffle_every=every)
-            parts.append(Reshuffle(every) if scalar else ShufflePatches(every=every))
-        return compose(*parts)
+            parts.append(known.Reshuffle(every) if scalar else known.ShufflePatches(every=every))
+        return known.compose(*parts)
 
 
 NO_FLAGS = PerturbationFlags()

@@ -1,0 +1,257 @@
+"""PPO of Stable-Baselines3: feed-forward and convolutional policies for the reward alone.
+
+Proximal policy optimisation (Schulman et al. 2017) with state-dependent exploration (Raffin et al. 2021); it
+reaches 2,700 on the ant soonest on two cores (docs/experiments.md). The model is kept as arrays, and each
+generation starts its environments and random numbers anew, so that a run resumes bit for bit.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.jerk import PenaliseJerk
+from sensorium.bridges.sb3 import check_explorable, import_sb3, network_of, to_policy
+from sensorium.bridges.sb3_envs import to_vec_env
+from sensorium.bridges.spaces import action_map
+from sensorium.bridges.to_gymnasium import WorldVectorEnv
+from sensorium.envs import Environment
+from sensorium.errors import ConfigError
+from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy, as_population
+from sensorium.rollout import HostEngine, by_kind
+from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
+from sensorium.types import Key
+
+
+@dataclasses.dataclass(frozen=True)
+class Sb3PpoConfig(TrainerConfig):
+    """Settings of PPO."""
+
+    num_envs: int = 16
+    """Environments side by side."""
+    num_steps: int = 256
+    """Steps of the policy in each environment between two rounds of updates."""
+    rounds: int = 12
+    """In a generation."""
+    total_rounds: int = 480
+    """Over how many rounds the learning rate falls to zero along a line."""
+    batch: int = 512
+    """Steps in an update."""
+    num_epochs: int = 10
+    """How often each step is learned from."""
+    learning_rate: float = 3e-4
+    """At the start."""
+    discount: float = 0.99
+    """γ, for each step of the policy."""
+    gae_lambda: float = 0.9
+    """λ of generalised advantage estimation."""
+    clip_epsilon: float = 0.4
+    """ε: how far an update may move the probability of an action."""
+    log_action_std: float = -1.0
+    """Logarithm of the first standard deviation of actions."""
+    hold_noise: int = 4
+    """Steps that a direction of exploration is kept."""
+    first_action: tuple[float, ...] = ()
+    """Added to what the untrained policy does, which is little; zeros by default."""
+    action_repeat: int = 1
+    """Steps of the world for each of the policy's, in training; of worlds on the device only."""
+    jerk_penalty: float = 1.0
+    """Taken from the reward of a step, times the mean squared change of the actions.
+
+    Without it the ant learns to flip its motors from one end to the other; students of such an expert
+    do not walk. Of worlds on the host only."""
+
+    def build(self, context: TrainingContext) -> "Sb3Ppo":
+        """Set up the trainer.
+
+        Raises:
+            MissingExtraError: Stable-Baselines3 is not installed.
+            ConfigError: The policy is no such network, it has a start, or settings do not fit.
+        """
+        world, config = context.engine.world, context.config
+        if not isinstance(config, FeedForwardConfig | ConvolutionalConfig):
+            raise ConfigError(
+                "PPO of Stable-Baselines3 trains feed-forward and convolutional policies, not "
+                f"{type(config).__name__}."
+            )
+        network_of(config)
+        if context.start is not None:
+            raise ConfigError(
+                "PPO of Stable-Baselines3 begins with random weights, not from a start."
+            )
+        if self.num_envs * self.num_steps % self.batch:
+            raise ConfigError(
+                f"A batch of {self.batch} does not divide {self.num_envs} environments x "
+                f"{self.num_steps} steps."
+            )
+        if self.first_action and len(self.first_action) != world.num_actions:
+            raise ConfigError(
+                f"first_action needs {world.num_actions} numbers, got {len(self.first_action)}."
+            )
+        by_kind(world, lambda device: None, check_explorable)
+        if world.on_host and self.action_repeat != 1:
+            raise ConfigError("action_repeat is for worlds on the device; set it to 1.")
+        if not world.on_host and self.jerk_penalty:
+            raise ConfigError("jerk_penalty is for worlds on the host; set it to 0.")
+        return Sb3Ppo(self, context, config)
+
+
+class Sb3PpoState(NamedTuple):
+    """The model of Stable-Baselines3 as arrays, by the names of PyTorch."""
+
+    network: dict[str, Array]
+    """Parameters of actor and critic."""
+    moments: dict[str, Array]
+    """Of Adam, for each parameter in turn."""
+    reward_moments: Array
+    """Mean, variance and count of discounted returns, by which rewards are scaled."""
+    rounds: Int[Array, ""]
+    key: Key
+
+
+class Sb3Ppo(Trainer):
+    """PPO of one network in one world."""
+
+    def __init__(
+        self,
+        config: Sb3PpoConfig,
+        context: TrainingContext,
+        network: FeedForwardConfig | ConvolutionalConfig,
+    ):
+        """Set up; environments are opened by the first use."""
+        self.config, self.engine, self.network = config, context.engine, network
+        self._rounds = 0  # before the generation that is under way
+
+    def init(self, key: Key) -> Sb3PpoState:
+        """A network as PyTorch draws it."""
+        key, key_model = jax.random.split(key)
+        self._model.set_random_seed(_seed(key_model))
+        self._model._setup_model()
+        if self.config.first_action:
+            # The network acts in the units of the world
+            action = np.array([self.config.first_action])
+            bias = self._model.policy.action_net.bias
+            first = action_map(self._model.action_space).to_env(action)
+            bias.data.copy_(bias.new_tensor(first[0]))
+        unknown = jnp.array([0.0, 1.0, 1e-4])
+        return self._state(unknown, jnp.zeros((), jnp.int32), key)
+
+    def step(self, state: Sb3PpoState) -> tuple[Sb3PpoState, Metrics]:
+        """`rounds` rounds of acting and learning, in environments that start anew."""
+        self._restore(state)
+        key, key_generation = jax.random.split(state.key)
+        self._model.set_random_seed(_seed(key_generation))
+        self._rounds = int(state.rounds)
+        steps = self.config.num_envs * self.config.num_steps * self.config.rounds
+        self._model.learn(steps)
+        scale = self._rewards.ret_rms
+        moments = jnp.array([scale.mean, scale.var, scale.count], jnp.float32)
+        returns = np.array([episode["r"] for episode in self._model.ep_info_buffer] or [np.nan])
+        figures = {"mean": jnp.asarray(returns.mean()), "best": jnp.asarray(returns.max())}
+        metrics = Metrics(steps * self.config.action_repeat, figures)
+        return self._state(moments, state.rounds + self.config.rounds, key), metrics
+
+    def candidates(self, state: Sb3PpoState) -> Policy:
+        """What the network does without exploration."""
+        self._restore(state)
+        world = self.engine.world
+        policy = to_policy(self._model, self.network, world.senses, world.num_actions)
+        return as_population(policy)
+
+    def _learning_rate(self, left: float | int) -> float:
+        """Of the share of the generation that is left."""
+        done = (self._rounds + (1 - left) * self.config.rounds) / self.config.total_rounds
+        return self.config.learning_rate * max(1 - done, 0.0)
+
+    @functools.cached_property
+    def _rewards(self) -> Any:
+        """The environments, with rewards of about 1, so that the critic's errors do not drown them."""
+        vector = import_sb3().common.vec_env
+        return vector.VecNormalize(
+            vector.VecMonitor(to_vec_env(self._environments(), self.config.action_repeat)),
+            norm_obs=False,
+            gamma=self.config.discount,
+            clip_reward=100.0,
+        )
+
+    def _environments(self) -> Any:
+        count = self.config.num_envs
+
+        def on_device(device: Environment) -> Any:
+            return WorldVectorEnv(device, count)
+
+        def on_host(host: HostWorld) -> Any:
+            assert isinstance(self.engine, HostEngine)
+            import_sb3().common.utils.th.set_num_threads(1)  # the other cores simulate
+            opener = functools.partial(_penalised, host.opener(), self.config.jerk_penalty)
+            return self.engine.open_pool(count, opener)
+
+        return by_kind(self.engine.world, on_device, on_host)
+
+    @functools.cached_property
+    def _model(self) -> Any:
+        config = self.config
+        name, arguments = network_of(self.network)
+        return import_sb3().PPO(
+            name,
+            self._rewards,
+            n_steps=config.num_steps,
+            batch_size=config.batch,
+            n_epochs=config.num_epochs,
+            learning_rate=self._learning_rate,
+            gamma=config.discount,
+            gae_lambda=config.gae_lambda,
+            clip_range=config.clip_epsilon,
+            use_sde=True,
+            sde_sample_freq=config.hold_noise,
+            device="cpu",
+            policy_kwargs=dict(log_std_init=config.log_action_std, ortho_init=False, **arguments),
+        )
+
+    def _state(self, rewards: Array, rounds: Array, key: Key) -> Sb3PpoState:
+        """What the model holds."""
+        network = {name: _array(value) for name, value in self._model.policy.state_dict().items()}
+        optimizer = self._model.policy.optimizer
+        moments: dict[str, Array] = {}
+        for number, parameter in enumerate(optimizer.param_groups[0]["params"]):
+            kept = optimizer.state.get(parameter)
+            if kept is None:  # before the first update
+                nothing = np.zeros(tuple(parameter.shape), np.float32)
+                kept = {"step": np.zeros(()), "exp_avg": nothing, "exp_avg_sq": nothing}
+            moments |= {f"{number:02d}.{name}": _array(value) for name, value in kept.items()}
+        return Sb3PpoState(network, moments, rewards, rounds, key)
+
+    def _restore(self, state: Sb3PpoState) -> None:
+        """Make the model what a state holds."""
+        torch = import_sb3().common.utils.th
+
+        def tensor(array: Array) -> Any:
+            return torch.from_numpy(np.array(array))
+
+        policy, scale = self._model.policy, self._rewards.ret_rms
+        policy.load_state_dict({name: tensor(value) for name, value in state.network.items()})
+        for number, parameter in enumerate(policy.optimizer.param_groups[0]["params"]):
+            policy.optimizer.state[parameter] = {
+                name: tensor(state.moments[f"{number:02d}.{name}"])
+                for name in ("step", "exp_avg", "exp_avg_sq")
+            }
+        scale.mean, scale.var, scale.count = (float(value) for value in state.reward_moments)
+
+
+def _penalised(opener: Callable[[], Any], penalty: float) -> Any:
+    return PenaliseJerk(opener(), penalty)
+
+
+def _array(value: Any) -> Array:
+    return jnp.asarray(np.asarray(value), jnp.float32)
+
+
+def _seed(key: Key) -> int:
+    """For PyTorch, NumPy and the environments."""
+    return int(jax.random.bits(key)) >> 1
