@@ -83,6 +83,8 @@ IN_README = {
         "cartpole-pi",
         "cartpole-pi-best",
         "cartpole-pi-reshuffle",
+        "cartpole-deep-sets",
+        "cartpole-set-transformer",
     ),
     "ant": ("ant-fnn", "ant-nla", "ant-pi", "ant-pi-evolved"),
     "carracing": (
