@@ -17,16 +17,16 @@ ROWS = [
     pytest.param(name, row, id=f"{name}: {row}")
     for name, table in vars(published).items()
     if isinstance(table, Table) and name.split("_")[0] in TEXTS
-    for row in table.rows
+    for row, cells in table.rows.items()
+    if any(isinstance(cell, Score) and cell.std for cell in cells)
 ]
+"""Rows with a deviation, which are found again in the texts by it."""
 
 
 @pytest.mark.parametrize(("name", "row"), ROWS)
 def test_a_row_of_scores_is_a_line_of_the_paper(name, row):
     table = getattr(published, name)
     scores = [str(cell) for cell in table.rows[row] if isinstance(cell, Score) and cell.std]
-    if not scores:
-        pytest.skip("no scores with a deviation")
     path = PAPERS / f"{TEXTS[name.split('_')[0]]}.txt"
     if not path.is_file():
         pytest.skip(f"the papers' texts are not at {PAPERS}")
