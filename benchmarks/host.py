@@ -1,4 +1,4 @@
-"""How much of the simulator's own speed is left when a population lives in it.
+"""How much of the simulator's own speed is left when a population acts in it.
 
     python benchmarks/host.py                     # the ant, a population of 256 agents, one episode each
 

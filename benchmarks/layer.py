@@ -5,7 +5,6 @@
 All are measured in turns; ratios are to the plain AttentionNeuron of the same round.
 """
 
-import platform
 import statistics
 import time
 from pathlib import Path
@@ -23,7 +22,7 @@ from sensorium.policies import (
     KeyMap,
     SetTransformerConfig,
 )
-from sensorium.rollout import usable_cores
+from sensorium.rollout import this_machine
 from sensorium.serialisation import write_json
 
 AGENTS = {
@@ -87,7 +86,7 @@ def main(
         table.add_row(name, f"{nanoseconds:.0f}", f"{ratio:.2f}")
     Console().print(table)
     if json_file is not None:
-        machine = f"{platform.machine()}, {usable_cores()} cores"
+        machine = this_machine()
         write_json(json_file, {"machine": machine, "batch": batch, "steps": steps, "layers": rows})
 
 

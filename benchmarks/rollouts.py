@@ -8,7 +8,6 @@ They are then measured in turns, so that a machine that slows down slows all of 
 
 import dataclasses
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -193,10 +192,10 @@ def main(size: Size = Size(), rounds: int = 5, json_file: Path | None = None) ->
         table.add_row(engine, f"{row['steps_per_second'] / 1e6:.2f}", speeds, f"{ratio:.1f}")
     Console().print(table)
     if json_file is not None:
-        from sensorium.rollout import usable_cores
+        from sensorium.rollout import this_machine
         from sensorium.serialisation import write_json
 
-        machine = f"{platform.machine()}, {usable_cores()} cores"
+        machine = this_machine()
         write_json(
             json_file,
             {"machine": machine, "rounds": rounds, **dataclasses.asdict(size), "engines": rows},

@@ -6,7 +6,6 @@ Compiling, testing and checkpoints included. A test is 200 episodes; once it is 
 scored on 1,000 others, which is the figure that counts.
 """
 
-import platform
 import tempfile
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from sensorium.rollout import usable_cores, use_all_cores
+from sensorium.rollout import this_machine, use_all_cores
 
 
 class _Reached(Exception):
@@ -46,7 +45,7 @@ def main(
         "recipe": recipe,
         "seed": seed,
         "wanted": score,
-        "machine": f"{platform.machine()}, {usable_cores()} cores",
+        "machine": this_machine(),
         "tries": [],
     }
 

@@ -42,6 +42,14 @@ def compiled_in_a_hurry():
     jax.config.update("jax_disable_most_optimizations", False)
 
 
+@pytest.fixture(scope="module")
+def short_episodes():
+    """Episodes of CartPole have 50 steps: for modules whose results do not depend on their length."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 50)
+        yield
+
+
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference"
 
 

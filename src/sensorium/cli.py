@@ -7,7 +7,6 @@ sensorium demo                     sensorium export cartpole-pi --onnx agent.onn
 sensorium bench cartpole           sensorium zoo
 """
 
-import json as json_module
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -105,9 +104,9 @@ def recipe(recipe: Positional[str], *, set: UseAppendAction[tuple[str, ...]] = (
         set: A setting, as of `train`.
     """
     from sensorium import recipes
+    from sensorium.evaluation import report
 
-    report = recipes.adapt(recipes.find(recipe), set).to_json()
-    sys.stdout.write(json_module.dumps(report, indent=2) + "\n")
+    report.write(recipes.adapt(recipes.find(recipe), set).to_json(), "-")
 
 
 def evaluate(
@@ -263,7 +262,7 @@ def bench(
     rounds: int = 5,
     json: str | None = None,
 ) -> None:
-    """Measure how many steps of the world a second a population lives.
+    """Measure how many steps of the world a second a population takes.
 
     Args:
         what: The world; `cartpole`.

@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 from sensorium.errors import ConfigError, MissingExtraError
@@ -92,8 +93,11 @@ class Parts(Mapping[str, type]):
         return sum(1 for _ in self)
 
 
-def import_parts(module: str) -> None:
+def import_parts(module: str) -> ModuleType:
     """Import a module that registers its parts; modules of the working directory are found as well.
+
+    Returns:
+        The module.
 
     Raises:
         MissingExtraError: There is no such module, or it cannot be imported.
@@ -102,7 +106,7 @@ def import_parts(module: str) -> None:
     if here not in sys.path:
         sys.path.append(here)  # processes that are started later get it from here
     try:
-        importlib.import_module(module)
+        return importlib.import_module(module)
     except Exception as error:
         raise MissingExtraError(
             f"The module {module!r} cannot be imported: {type(error).__name__}: {error}."

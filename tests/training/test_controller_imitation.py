@@ -70,11 +70,11 @@ def test_the_eyes_stay_as_they_are(agent):
 def test_what_is_remembered_is_what_the_eyes_saw_and_the_teacher_said():
     learning = trainer()
     (start, end), _ = generations(learning, 1)
-    lived = jax.tree.map(lambda leaf: np.asarray(leaf[: CONFIG.rollouts]), end.remembered)
-    assert lived.alive.all()  # nothing ends an episode here before its time
+    samples = jax.tree.map(lambda leaf: np.asarray(leaf[: CONFIG.rollouts]), end.remembered)
+    assert samples.alive.all()  # nothing ends an episode here before its time
     # The world says the side by what the teacher is told of it; the eyes see one of two pictures
     firsts = {
-        tuple(seen[0].ravel()): tuple(wanted[0]) for seen, wanted in zip(*lived[:2], strict=True)
+        tuple(seen[0].ravel()): tuple(wanted[0]) for seen, wanted in zip(*samples[:2], strict=True)
     }
     expected = {}
     for left in (False, True):
@@ -102,8 +102,8 @@ def test_noise_is_dealt_out_to_the_episodes_in_turn():
     learning = trainer(config)
     state = learning.init(jax.random.key(0))
     keys = jnp.repeat(jax.random.split(jax.random.key(1), 2), 2)
-    _, earned = learning._live(state.mean, keys, learning._noise[:4], jnp.zeros(()))
-    _, quiet = learning._live(state.mean, keys, jnp.zeros(4), jnp.zeros(()))
+    _, earned = learning._run_episodes(state.mean, keys, learning._noise[:4], jnp.zeros(()))
+    _, quiet = learning._run_episodes(state.mean, keys, jnp.zeros(4), jnp.zeros(()))
     np.testing.assert_allclose(earned[::2], quiet[::2], atol=1e-5)
     assert (np.abs(earned - quiet)[1::2] > 1e-3).all()
 
@@ -117,7 +117,7 @@ def test_the_teacher_takes_its_hand_off_the_wheel():
     students = [learning.init(jax.random.key(seed)).mean for seed in (2, 3)]
     for share, same in ((1.0, True), (0.0, False)):
         one, two = (
-            learning._live(student, keys, jnp.zeros(2), jnp.asarray(share))[1]
+            learning._run_episodes(student, keys, jnp.zeros(2), jnp.asarray(share))[1]
             for student in students
         )
         assert np.allclose(one, two) == same

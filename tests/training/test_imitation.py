@@ -94,8 +94,10 @@ def test_nothing_is_learned_after_the_end():
     state = learning.init(jax.random.key(0))
     lanes = learning._begin(state.student, jax.random.split(jax.random.key(2), 8))
     over = lanes._replace(alive=jnp.zeros(8, bool))
-    gradients, (lived, _) = learning._live(state.student, over, jax.random.key(3), jnp.float32(0))
-    assert not any(values.any() for values in lived)
+    gradients, (sums, _) = learning._run_window(
+        state.student, over, jax.random.key(3), jnp.float32(0)
+    )
+    assert not any(values.any() for values in sums)
     assert not any(leaf.any() for leaf in jax.tree.leaves(gradients))
 
 

@@ -27,7 +27,7 @@ from sensorium.training.progress import MetricsFile, read_metrics
 from sensorium.training.trainer import Metrics
 from tests.probes import FollowWorld
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
+pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry", "short_episodes")
 
 
 json_values = st.recursive(
@@ -42,14 +42,6 @@ def tiny(name="cartpole-pi-evolution", **changes):
     if isinstance(recipe.last.trainer, ShortHorizonConfig):
         settings |= dict(horizon=8, updates_per_generation=4)
     return recipe.override(settings | {"test_every": 2, "test_episodes": 4})
-
-
-@pytest.fixture(autouse=True, scope="module")
-def short_episodes():
-    """Episodes of 50 steps: what is tested here does not depend on their length."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 50)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ WALK = "gym:tests.host_worlds:Walk-v0"
 README = Path(__file__).parents[2] / "README.md"
 QUICK = {"generations": 2, "test_every": 1, "test_episodes": 2, "checkpoint_every": 1}
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
+pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry", "short_episodes")
 
 CHAIN = Recipe(
     name="chain",
@@ -58,14 +58,6 @@ CHAIN = Recipe(
     ),
 )
 CHAIN = dataclasses.replace(CHAIN, policy=AttentionNeuronConfig(num_queries=4, hidden_size=12))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def short_episodes():
-    """Episodes of 50 steps: what is tested here does not depend on their length."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 50)
-        yield
 
 
 @pytest.fixture(scope="module")

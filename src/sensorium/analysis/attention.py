@@ -21,7 +21,7 @@ from sensorium.analysis.video import STRIDE, write_frames
 from sensorium.envs import Environment
 from sensorium.perturbations import Perturbation
 from sensorium.policies import Policy
-from sensorium.seeding import stream
+from sensorium.rollout.acting import perturb_action
 from sensorium.terminal import shown
 from sensorium.types import Key
 
@@ -76,13 +76,12 @@ def trace_images(
 
     def step(now: tuple, time: Array) -> tuple[tuple, ImageTrace]:
         picture, state, senses, carry, alive = now
-        key_step = jax.random.fold_in(key_steps, time)
-        key_apply, key_world = jax.random.split(key_step)
+        key_apply, key_world = jax.random.split(jax.random.fold_in(key_steps, time))
         arrived, after = perturbation.apply(key_apply, senses, picture)
         origin = perturbation.carried(key_apply, senses, places)
         action, carry, inside = policy.step(arrived, carry)
         assert inside.attention is not None
-        command = perturbation.perturb_action(stream(key_step, "action"), after, action)
+        command = perturb_action(perturbation, key_steps, time, after, action)
         following, state, reward, terminated, truncated, _ = world.advance(
             key_world, state, command, params
         )

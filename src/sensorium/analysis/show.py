@@ -11,13 +11,12 @@ from rich.console import Console
 from sensorium.analysis import attention, figures
 from sensorium.analysis.traces import trace_episode
 from sensorium.analysis.video import write_video
-from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.envs import Environment, World
+from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.evaluation import as_shown, evaluation_keys
 from sensorium.flags import NO_FLAGS, PerturbationFlags
 from sensorium.perturbations import Perturbation, each_background
-from sensorium.rollout import by_kind, make_world
+from sensorium.rollout import make_world, require_device
 from sensorium.serialisation import check_writable
 from sensorium.terminal import shown
 from sensorium.zoo import Agent
@@ -140,14 +139,10 @@ def _image_episode(
     """Run an episode of images: the attended patches are shown."""
     (key,) = evaluation_keys(seed, 1)
     policy = agent.policy
-
-    def run(device: Environment) -> attention.ImageTrace:
-        return attention.trace_images(policy, device, as_shown(policy, perturbation), key, steps)
-
-    def refuse(host: HostWorld) -> attention.ImageTrace:
-        raise ConfigError(f"Agents of images are shown on the device; {host.name} is on the host.")
-
-    episode = by_kind(world, run, refuse)
+    device = require_device(
+        world, f"Agents of images are shown on the device; {agent.recipe.env} is on the host."
+    )
+    episode = attention.trace_images(policy, device, as_shown(policy, perturbation), key, steps)
     title = _title(agent, perturbation, int(episode.alive.sum()))
     return _Episode(
         title,

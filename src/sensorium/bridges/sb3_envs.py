@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 
 from sensorium.bridges.sb3 import import_sb3
-from sensorium.errors import ConfigError
+from sensorium.errors import check_counts
 
 
 def to_vec_env(env: VectorEnv, action_repeat: int = 1) -> Any:
@@ -26,8 +26,7 @@ def to_vec_env(env: VectorEnv, action_repeat: int = 1) -> Any:
         ConfigError: `action_repeat` is below 1.
     """
     sb3 = import_sb3()
-    if action_repeat < 1:
-        raise ConfigError(f"action_repeat must be at least 1, got {action_repeat}.")
+    check_counts(action_repeat=action_repeat)
 
     class GymnasiumVecEnv(sb3.common.vec_env.VecEnv):
         """`env` behind the older interface of Stable-Baselines3."""

@@ -141,11 +141,7 @@ class SensorRewiring(Rewiring[RewiredSensors]):
     @property
     def any_number(self) -> bool:
         """Whether the policy works with another number of sensors."""
-        try:
-            self._policy.initial_carry(self._count + 1)
-        except ConfigError:
-            return False
-        return True
+        return self._policy.takes(self._count + 1)
 
     def check(self, controls: Controls) -> None:
         self._policy.initial_carry(self.num_used(controls))

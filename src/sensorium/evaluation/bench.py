@@ -1,6 +1,5 @@
-"""How fast a population lives: steps of the world a second, whole generations at a time."""
+"""How many steps of the world a second a population takes, whole generations at a time."""
 
-import platform
 import statistics
 import time
 
@@ -12,7 +11,7 @@ from sensorium.envs import make
 from sensorium.errors import check_counts, did_you_mean
 from sensorium.evaluation.report import console_for, write
 from sensorium.policies import AttentionNeuronConfig, from_vector, num_parameters
-from sensorium.rollout import returns_of_population, usable_cores
+from sensorium.rollout import returns_of_population, this_machine
 
 _WORLDS = {"cartpole": "CartPoleSwingUpHarder"}
 
@@ -64,7 +63,7 @@ def bench(what: str, *, population: int, rollouts: int, rounds: int, json: str |
         "slowest": steps / max(seconds),
         "first_call_seconds": compile_seconds,
         "devices": [str(device) for device in jax.devices()],
-        "machine": f"{platform.machine()}, {usable_cores()} cores",
+        "machine": this_machine(),
         "jax": jax.__version__,
     }
     write(result, json)

@@ -95,6 +95,14 @@ class Policy(eqx.Module):
         """How many patches are shown as attended to; the default is that of the papers."""
         return 10
 
+    def takes(self, senses: Senses) -> bool:
+        """Whether `initial_carry` accepts observations of that kind."""
+        try:
+            self.initial_carry(senses)
+        except ConfigError:
+            return False
+        return True
+
     def reordered(self, carry: PyTree, order: Order) -> PyTree:
         """The carry after its sensors moved: place `i` now holds what `order[i]` held.
 

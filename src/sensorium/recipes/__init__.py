@@ -1,7 +1,6 @@
 """Every experiment by its name, and the way from a recipe to a run."""
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,12 +58,10 @@ def find(source: str) -> Recipe:
     module, colon, name = source.partition(":")
     if not colon:
         raise did_you_mean("recipe", source, RECIPES)
-    import_parts(module)
-    found = getattr(sys.modules[module], name, None)
+    home = import_parts(module)
+    found = getattr(home, name, None)
     if not isinstance(found, Recipe):
-        known = [
-            name for name, value in vars(sys.modules[module]).items() if isinstance(value, Recipe)
-        ]
+        known = [name for name, value in vars(home).items() if isinstance(value, Recipe)]
         raise did_you_mean(f"recipe in {module}", name, known)
     return found
 

@@ -85,14 +85,14 @@ PI_RESHUFFLE = dataclasses.replace(
     PI_BEST,
     name="cartpole-pi-reshuffle",
     summary="A permutation-invariant agent trained while its sensors are reshuffled every 25 steps.",
-    stages=(dataclasses.replace(_GRADIENTS, perturbation=Reshuffle(every=25)),),
+    stages=(_GRADIENTS.changed(perturbation=Reshuffle(every=25)),),
 )
 
 PI_RESHUFFLE_100 = dataclasses.replace(
     PI_RESHUFFLE,
     name="cartpole-pi-reshuffle-100",
     summary="The same, trained while its sensors are reshuffled every 100 steps.",
-    stages=(dataclasses.replace(_GRADIENTS, perturbation=Reshuffle(every=100)),),
+    stages=(_GRADIENTS.changed(perturbation=Reshuffle(every=100)),),
 )
 
 NLA = dataclasses.replace(

@@ -20,7 +20,7 @@ _PARTS = Parts()
 
 def encode(value: Any) -> Any:
     """A part, or a setting of one, as JSON values."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if _is_part(value):
         return {
             "kind": name_of(type(value)),
             **{

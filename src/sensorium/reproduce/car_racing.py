@@ -24,9 +24,12 @@ from sensorium.reproduce.counterparts import (
     AA_NOISE,
     AN_5,
     AN_6,
+    ATTENTION_AGENTS,
+    AUTHORS_ATTENTION_AGENTS,
     LOGGED,
     NLA,
     NLA_BASELINE,
+    RACING_PI,
 )
 from sensorium.reproduce.published import AA_TABLE_2
 from sensorium.reproduce.tables import Result, present, score_tables
@@ -34,17 +37,8 @@ from sensorium.zoo import names, read_published
 
 OURS, THEIRS = "CarRacing", "gym:CarRacing-v3"
 _PUBLISHED = "SENSORIUM_PUBLISHED"
-_AA_AUTHORS = ("carracing_attention_agent_2020", "carracing_attention_agent")
-"""That of the paper, and the one that the authors trained a year later."""
-_AA_OURS = (
-    "carracing-attention-agent",
-    "carracing-attention-agent-evolved",
-    "carracing-attention-agent-dagger",
-    "carracing-attention-agent-colours",
-)
-_SHUFFLED = "carracing-pi", "carracing-pi-backgrounds"
 _UNSHUFFLED = (
-    *_AA_OURS,
+    *ATTENTION_AGENTS,
     "carracing-netrand",
     "carracing-netrand-attention-agent",
     "carracing-cnn",
@@ -70,17 +64,17 @@ def table_5(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 5: other backgrounds; on top of shuffled patches for agents that do not mind their order."""
     backgrounds = _backgrounds()
     fixed = present(*_UNSHUFFLED, needed=False)
-    agents = _all_of(("carracing_pi",), *_SHUFFLED, needed=not fixed)
+    agents = _all_of(("carracing_pi",), *RACING_PI, needed=not fixed)
     shuffled = ShufflePatches(), *(compose(each, ShufflePatches()) for each in backgrounds)
     rows, tables = score_tables(agents, THEIRS, shuffled, AN_5, episodes, seed, out)
     plain = Identity(), *backgrounds
     more, others = score_tables(fixed, THEIRS, plain, AN_5, episodes, seed, out)
-    return rows + more, _together(tables, others, _left_out(*_SHUFFLED, *_UNSHUFFLED))
+    return rows + more, _together(tables, others, _left_out(*RACING_PI, *_UNSHUFFLED))
 
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 6, the column of CarRacing: patches reshuffled in mid-episode."""
-    agents = _all_of(("carracing_pi",), *_SHUFFLED)
+    agents = _all_of(("carracing_pi",), *RACING_PI)
     senses = tuple(ShufflePatches(every=every) for every in (25, 50, 100, 200, 500))
     return score_tables(agents, THEIRS, senses, AN_6, episodes, seed, out)
 
@@ -96,7 +90,7 @@ def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
     controller, both = paper["Ours: LSTM (16 units)"], paper["Ours: total"]
     table.add_row("paper", f"{attention:,}", f"{controller:,}", f"{both:,}")
     rows = []
-    for name, policy in _all_of(_AA_AUTHORS, *_AA_OURS).items():
+    for name, policy in _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS).items():
         assert isinstance(policy, AttentionAgent)
         both = num_parameters(policy)
         looking = sum(leaf.size for leaf in jax.tree.leaves(policy.look))
@@ -107,13 +101,13 @@ def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
 
 def aa_table_3(episodes: int, seed: int, out: Path) -> Result:
     """AA Table 3: CarRacing as it is."""
-    agents = _all_of(_AA_AUTHORS, *_AA_OURS)
+    agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
     return score_tables(agents, THEIRS, (Identity(),), AA_3, episodes, seed, out)
 
 
 def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
     """AA Table 4: what nobody told them of."""
-    agents = _all_of(_AA_AUTHORS, *_AA_OURS)
+    agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
     agents |= present("carracing-cnn", "carracing-ppo", needed=False)
     senses = tuple(MODIFICATIONS[name] for name in ("colour", "bars", "blob"))
     return score_tables(agents, THEIRS, senses, AA_4, episodes, seed, out)
@@ -122,7 +116,7 @@ def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
 def aa_noise(episodes: int, seed: int, out: Path) -> Result:
     """AA, its discussion: noise where the grass was; agents of 5, 10 and 20 places that learned there."""
     trained = tuple(f"carracing-noise-{top}" for top in (5, 10, 20))
-    agents = _all_of(_AA_AUTHORS, *_AA_OURS, *trained)
+    agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS, *trained)
     senses = (MODIFICATIONS["noise"],)
     rows, tables = score_tables(agents, THEIRS, senses, AA_NOISE, episodes, seed, out)
     return rows, _together(tables, _left_out(*trained))

@@ -45,15 +45,19 @@ _CARTPOLE_PI = (
     "cartpole-pi-reshuffle",
     "cartpole-pi-reshuffle-100",
 )
-_RACING_PI = ("carracing_pi", "carracing-pi", "carracing-pi-backgrounds")
-_ATTENTION_AGENTS = (
-    "carracing_attention_agent_2020",
-    "carracing_attention_agent",
+RACING_PI = ("carracing-pi", "carracing-pi-backgrounds")
+"""Ours of CarRacing whose patches are in any order."""
+AUTHORS_ATTENTION_AGENTS = ("carracing_attention_agent_2020", "carracing_attention_agent")
+"""That of the paper, and the one that the authors trained a year later."""
+ATTENTION_AGENTS = (
     "carracing-attention-agent",
     "carracing-attention-agent-evolved",
     "carracing-attention-agent-dagger",
     "carracing-attention-agent-colours",
 )
+"""Ours."""
+_RACING_PI = ("carracing_pi", *RACING_PI)
+_ATTENTION_AGENTS = (*AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
 PICTURES = {
     "kof.jpg": "KOF",
     "mt_fuji.jpg": "Mt. Fuji",

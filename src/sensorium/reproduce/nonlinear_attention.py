@@ -16,6 +16,7 @@ from sensorium.evaluation.report import watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
 from sensorium.reproduce.counterparts import NLA, NLA_BASELINE
 from sensorium.terminal import shown
+from sensorium.training import RunDirectory
 from sensorium.training.progress import read_metrics
 from sensorium.zoo import load, names
 
@@ -72,7 +73,7 @@ def nla_curves(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
                     "test_every": 2,
                 }
             )
-            if (directory / "recipe.json").exists():
+            if RunDirectory.exists(directory):
                 recipes.resume(directory, quiet=True)
             else:
                 recipes.train(recipe, directory, quiet=True)

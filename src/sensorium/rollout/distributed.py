@@ -1,6 +1,6 @@
 """One population over the machines of `jax.distributed`: every process runs the same program.
 
-Each process keeps the whole state of the search and lives the episodes of its own share of a population,
+Each process keeps the whole state of the search and runs the episodes of its own share of a population,
 on all of its devices; only returns are sent, P x R floats a generation. The first process writes the run.
 """
 

@@ -108,7 +108,7 @@ def by_kind(
 ) -> _Made:
     """What `device` makes of a world on the device, or `host` of one on the host.
 
-    Only this module tells the two kinds apart: others ask the world, or call this or `require_...`.
+    Only this module tells the two kinds apart: others ask the world, or call this or `require_device`.
     """
     if isinstance(world, HostWorld):
         return host(world)
@@ -119,13 +119,6 @@ def by_kind(
 def require_device(world: World, otherwise: str) -> Environment:
     """The world, if it is on the device; ConfigError that says `otherwise` if it is not."""
     if not isinstance(world, Environment):
-        raise ConfigError(otherwise)
-    return world
-
-
-def require_host(world: World, otherwise: str) -> HostWorld:
-    """The world, if it is on the host; ConfigError that says `otherwise` if it is not."""
-    if not isinstance(world, HostWorld):
         raise ConfigError(otherwise)
     return world
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,11 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def this_machine() -> str:
+    """The machine in words, beside figures that depend on it: `"x86_64, 2 cores"`."""
+    return f"{platform.machine()}, {usable_cores()} cores"
 
 
 def why_jax_failed(error: Exception) -> str | None:

@@ -43,6 +43,7 @@ from sensorium.training.trainer import (
     TrainerConfig,
     TrainingContext,
     averaged,
+    require_host_engine,
 )
 from sensorium.types import Key, PyTree, Scalar
 
@@ -90,9 +91,7 @@ class CloningConfig(TrainerConfig):
         Raises:
             ConfigError: There is no expert, the world is not on the host, or settings do not fit.
         """
-        engine = context.engine
-        if not isinstance(engine, HostEngine):
-            raise ConfigError("Cloning works with worlds on the host (`gym:` and an id).")
+        engine = require_host_engine(context.engine, "Cloning")
         expert = as_teacher(context.expert, engine.world)
         if not self.episodes and not self.dagger_every:
             raise ConfigError(

@@ -34,7 +34,12 @@ from sensorium.training.host_ppo import HostPpo, HostPpoConfig, mean_of, summed_
 from sensorium.training.lanes import Memories, Moment, Outcome, RewardScale, act_by, judge
 from sensorium.training.policy_gradient import clipped_objective, log_probability
 from sensorium.training.teachers import check_fit
-from sensorium.training.trainer import DrawPolicy, Metrics, TrainingContext
+from sensorium.training.trainer import (
+    DrawPolicy,
+    Metrics,
+    TrainingContext,
+    require_host_engine,
+)
 from sensorium.types import Key, PyTree, Scalar
 
 
@@ -66,11 +71,10 @@ class CoachingConfig(HostPpoConfig):
             ConfigError: There is no student, the coach has a memory, the world is not on the host or its
                 observations are perturbed, or settings do not fit.
         """
-        engine, student = context.engine, context.expert
+        student = context.expert
         if not isinstance(student, Policy):
             raise ConfigError("A coach needs a student; name one with --expert.")
-        if not isinstance(engine, HostEngine):
-            raise ConfigError("Coaching works with worlds on the host (`gym:` and an id).")
+        engine = require_host_engine(context.engine, "Coaching")
         if engine.world.perturbation != Identity():
             raise ConfigError(
                 "A coach senses the world as it is; `senses` says what happens to its student's."
@@ -152,10 +156,10 @@ class Coaching(HostPpo):
         lanes = self._lanes(key_lanes)
         figures: list[dict[str, Scalar]] = []
         for number in range(config.rounds):
-            key_live, key_learn = jax.random.split(jax.random.fold_in(key_rounds, number))
+            key_collect, key_learn = jax.random.split(jax.random.fold_in(key_rounds, number))
             exploration, coached = self._exploration(state.rounds), self._coached(state.rounds)
             act = partial(_in_turns, state.learner.coach, coached, exploration)
-            _, moments, outcome = lanes.live(self.student, act, config.horizon, key_live)
+            _, moments, outcome = lanes.collect(self.student, act, config.horizon, key_collect)
             outcome, scale = lanes.scaled(outcome, state.scale)
             steps, explained = self._steps(state.learner.critic, coached, moments, outcome)
             copying = state.rounds < config.copy_rounds

@@ -1,10 +1,10 @@
 """Imitation for agents of pictures, on the device: the controller learns, the eyes stay as they are.
 
-As in `imitation.py` a student lives in its own world, and a teacher, who is told the true state, says at each
-step what it would do there (DAgger, Ross et al. 2011). But what the eyes made of each picture is remembered:
-to learn from it again costs next to nothing beside the look, so that each generation of episodes can be
-followed by thousands of updates, on all that was lived in the last ones. Gradients go through the
-controller's memory along sequences of some hundred steps.
+As in `imitation.py` a student acts in its own world, and a teacher that gets the true state gives at each
+step the action it would take there (DAgger, Ross et al. 2011). But what the eyes made of each picture is
+remembered: to learn from it again costs next to nothing beside the look, so that each generation of episodes
+can be followed by thousands of updates, on all steps of the last ones. Gradients go through the controller's
+memory along sequences of some hundred steps.
 """
 
 import dataclasses
@@ -64,7 +64,7 @@ class ControllerImitationConfig(TrainerConfig):
     gradient_clip: float = 0.5
     """Largest norm of a gradient."""
     averaging: float = 0.998
-    """Of what lives, is tested and kept: a running mean of the students of all updates, with this memory."""
+    """Of what acts, is tested and kept: a running mean of the students of all updates, with this memory."""
 
     def build(self, context: TrainingContext) -> "ControllerImitation":
         """Set up the trainer; the expert is a policy whose sensors are the world's `critic_features`.
@@ -84,8 +84,8 @@ class ControllerImitationConfig(TrainerConfig):
         return ControllerImitation(self, context.draw, world, teacher)
 
 
-class Lived(NamedTuple):
-    """Episodes: what was seen and wanted in each step. R of them by T steps."""
+class Samples(NamedTuple):
+    """What was seen and wanted in each of T steps of R episodes."""
 
     seen: PyTree
     wanted: Float[Array | np.ndarray, "..."]
@@ -100,7 +100,7 @@ class ControllerImitationState(NamedTuple):
     mean: SeeingPolicy
     """Of the last students."""
     optimizer: PyTree
-    remembered: Lived
+    remembered: Samples
     """Of the last generations, each in its place; blank at first."""
     generation: Int[Array, ""]
     key: Key
@@ -127,12 +127,14 @@ class ControllerImitation(Trainer):
         )
 
     def init(self, key: Key) -> ControllerImitationState:
-        """The student as it is, who has lived nothing."""
+        """The student as it is, with no episodes yet."""
         key, key_student = jax.random.split(key)
         student = self.draw(key_student)
         assert isinstance(student, SeeingPolicy)
         keys = jax.eval_shape(lambda: jax.random.split(key, self.config.rollouts))
-        generation, _ = jax.eval_shape(self._live, student, keys, self._noise, jnp.zeros(()))
+        generation, _ = jax.eval_shape(
+            self._run_episodes, student, keys, self._noise, jnp.zeros(())
+        )
         remembered = jax.tree.map(
             lambda leaf: jnp.zeros(
                 (self.config.remembered * leaf.shape[0], *leaf.shape[1:]), leaf.dtype
@@ -147,15 +149,15 @@ class ControllerImitation(Trainer):
     def step(self, state: ControllerImitationState) -> tuple[ControllerImitationState, Metrics]:
         """Episodes of the mean of the last students, and updates on all that is remembered."""
         config = self.config
-        key, key_live, key_learn = jax.random.split(state.key, 3)
-        keys = jax.random.split(key_live, config.rollouts)
+        key, key_episodes, key_learn = jax.random.split(state.key, 3)
+        keys = jax.random.split(key_episodes, config.rollouts)
         share = teacher_share(int(state.generation), config.teacher_generations)
-        lived, earned = self._live(state.mean, keys, self._noise, jnp.asarray(share))
+        samples, earned = self._run_episodes(state.mean, keys, self._noise, jnp.asarray(share))
         place = int(state.generation) % config.remembered * config.rollouts
         remembered = jax.tree.map(
             lambda old, new: old.at[place : place + config.rollouts].set(np.asarray(new)),
             state.remembered,
-            lived,
+            samples,
         )
         everything = jax.tree.map(np.asarray, remembered)
         moments = np.argwhere(everything.alive)
@@ -178,29 +180,29 @@ class ControllerImitation(Trainer):
             "loss": jnp.asarray(np.mean(losses)),
             "teacher": jnp.asarray(share),
         }
-        return state, Metrics(int(np.sum(lived.alive)), figures)
+        return state, Metrics(int(np.sum(samples.alive)), figures)
 
     def candidates(self, state: ControllerImitationState) -> Policy:
         """The mean of the last students."""
         return as_population(state.mean)
 
     @partial(jax.jit, static_argnames="self")
-    def _live(
+    def _run_episodes(
         self, student: SeeingPolicy, keys: Keys, noise: Float[Array, " R"], share: Scalar
-    ) -> tuple[Lived, Float[Array, " R"]]:
+    ) -> tuple[Samples, Float[Array, " R"]]:
         """An episode for each key, and what was earned in it."""
 
-        def live(
+        def run(
             each: tuple[Keys, Array], student: SeeingPolicy, share: Scalar
-        ) -> tuple[Lived, Array]:
-            one = jax.vmap(self._live_one, in_axes=(None, 0, 0, None))
+        ) -> tuple[Samples, Array]:
+            one = jax.vmap(self._run_episode, in_axes=(None, 0, 0, None))
             return one(student, *each, share)
 
-        return over_devices(live, (keys, noise), len(keys), student, share)
+        return over_devices(run, (keys, noise), len(keys), student, share)
 
-    def _live_one(
+    def _run_episode(
         self, student: SeeingPolicy, key: Key, noise: Scalar, share: Scalar
-    ) -> tuple[Lived, Scalar]:
+    ) -> tuple[Samples, Scalar]:
         """See, ask the teacher, do a mean of what both would, with noise."""
         world = self.world
         key_begin, key_steps = jax.random.split(key)
@@ -210,7 +212,7 @@ class ControllerImitation(Trainer):
 
         def step(
             now: tuple[Sensed, PyTree, tuple[PyTree, PyTree], Bool[Array, ""]], key: Key
-        ) -> tuple[tuple, tuple[Lived, Scalar]]:
+        ) -> tuple[tuple, tuple[Samples, Scalar]]:
             observation, state, (carry, teacher_carry), alive = now
             key_noise, key_world = jax.random.split(key)
             wanted, teacher_carry, _ = self.teacher.step(
@@ -225,19 +227,20 @@ class ControllerImitation(Trainer):
             )
             carries = student.told(carry, done), teacher_carry
             after = observation, state, carries, alive & ~terminated & ~truncated
-            return after, (Lived(seen, wanted, alive), jnp.where(alive, reward, 0.0))
+            return after, (Samples(seen, wanted, alive), jnp.where(alive, reward, 0.0))
 
         start = observation, begun, carries, jnp.ones((), bool)
         keys = jax.random.split(key_steps, world.max_steps)
-        _, (lived, rewards) = jax.lax.scan(step, start, keys)
-        return lived, jnp.sum(rewards)
+        _, (samples, rewards) = jax.lax.scan(step, start, keys)
+        return samples, jnp.sum(rewards)
 
     def _draw_sequences(
-        self, everything: Lived, moments: Int[np.ndarray, "M 2"], random: np.random.Generator
-    ) -> tuple[Lived, Float[np.ndarray, "T B"]]:
+        self, everything: Samples, moments: Int[np.ndarray, "M 2"], random: np.random.Generator
+    ) -> tuple[Samples, Float[np.ndarray, "T B"]]:
         """Sequences side by side, the batch last, and what each step counts; the sum is 1.
 
-        Each is drawn around a moment of life, which comes at any place of it after the warm-up.
+        Each is drawn around a step before the end of its episode, which comes at any place of it after the
+        warm-up.
         """
         config = self.config
         rows, when = random.choice(moments, config.batch).T
@@ -251,28 +254,28 @@ class ControllerImitation(Trainer):
 
     @partial(jax.jit, static_argnames="self")
     def _gradients(
-        self, lanes: tuple[Lived, Float[Array | np.ndarray, "T B"]], student: SeeingPolicy
+        self, lanes: tuple[Samples, Float[Array | np.ndarray, "T B"]], student: SeeingPolicy
     ) -> tuple[SeeingPolicy, Float[Array, " shares"]]:
         """For each device's share of a batch, its part of the gradient and of the loss."""
 
         def share(
-            lanes: tuple[Lived, Float[Array, "T B"]], student: SeeingPolicy
+            lanes: tuple[Samples, Float[Array, "T B"]], student: SeeingPolicy
         ) -> tuple[SeeingPolicy, Scalar]:
             loss, gradient = jax.value_and_grad(self._loss)(student, *lanes)
             return gradient, loss
 
         return each_share(share, lanes, student)
 
-    def _loss(self, student: SeeingPolicy, batch: Lived, counts: Float[Array, "T B"]) -> Scalar:
+    def _loss(self, student: SeeingPolicy, batch: Samples, counts: Float[Array, "T B"]) -> Scalar:
         """How far what the student would do is from what was wanted."""
         blank = student.initial_carry(self.world.senses)
 
-        def sequence(lived: Lived) -> Float[Array, " T"]:
-            def step(carry: PyTree, moment: Lived) -> tuple[PyTree, Scalar]:
+        def sequence(samples: Samples) -> Float[Array, " T"]:
+            def step(carry: PyTree, moment: Samples) -> tuple[PyTree, Scalar]:
                 sums, carry = student.control(moment.seen, carry)
                 return carry, apart(jnp.tanh(sums), jnp.asarray(moment.wanted), self._weights)
 
-            return jax.lax.scan(step, blank, lived)[1]
+            return jax.lax.scan(step, blank, samples)[1]
 
         return jnp.sum(counts * jax.vmap(sequence, in_axes=-1, out_axes=-1)(batch))
 

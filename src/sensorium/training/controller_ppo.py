@@ -197,14 +197,14 @@ class ControllerPpo(Trainer):
                 cohorts[old] = self._begin(state.policy, key_begin)
             exploration = self._exploration(state.windows)
             before = jax.tree.map(_gather, *[lanes.carry for lanes in cohorts])
-            lived = []
+            collected = []
             for cohort, key_cohort in enumerate(key_cohorts):
-                cohorts[cohort], moments = self._live(
+                cohorts[cohort], moments = self._run_window(
                     state.policy, cohorts[cohort], key_cohort, exploration
                 )
-                lived.append(moments)
+                collected.append(moments)
             state, figure = self._learn(
-                state, before, jax.tree.map(_gather, *lived), exploration, key_learn
+                state, before, jax.tree.map(_gather, *collected), exploration, key_learn
             )
             figures.append(figure)
         env_steps = int(sum(each.pop("env_steps") for each in figures))
@@ -229,7 +229,7 @@ class ControllerPpo(Trainer):
             key_begin, *keys = jax.random.split(key_cohort, 1 + windows)
             lanes = self._begin(policy, key_begin)
             for key_window in keys:
-                lanes, _ = self._live(policy, lanes, key_window, exploration)
+                lanes, _ = self._run_window(policy, lanes, key_window, exploration)
             cohorts.append(lanes)
         return cohorts
 
@@ -247,21 +247,21 @@ class ControllerPpo(Trainer):
         return over_devices(jax.vmap(begin, in_axes=(0, None)), keys, count, policy)
 
     @partial(jax.jit, static_argnames="self", donate_argnames="lanes")
-    def _live(
+    def _run_window(
         self, policy: SeeingPolicy, lanes: Lane, key: Key, exploration: Scalar
     ) -> tuple[Lane, Moment]:
         """A window in every lane."""
         count = len(lanes.alive)
 
-        def live(each: tuple, policy: SeeingPolicy, exploration: Scalar) -> tuple[Lane, Moment]:
+        def run(each: tuple, policy: SeeingPolicy, exploration: Scalar) -> tuple[Lane, Moment]:
             def one(lane: Lane, key: Key) -> tuple[Lane, Moment]:
-                return self._live_one(policy, lane, key, exploration)
+                return self._run_lane(policy, lane, key, exploration)
 
             return jax.vmap(one)(*each)
 
-        return over_devices(live, (lanes, jax.random.split(key, count)), count, policy, exploration)
+        return over_devices(run, (lanes, jax.random.split(key, count)), count, policy, exploration)
 
-    def _live_one(
+    def _run_lane(
         self, policy: SeeingPolicy, lane: Lane, key: Key, exploration: Scalar
     ) -> tuple[Lane, Moment]:
         """A window: see, draw an action around the agent's own, do it."""

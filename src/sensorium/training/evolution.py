@@ -1,4 +1,4 @@
-"""Evolution, as the papers train: ask for a population, let it live, tell what each was worth.
+"""Evolution, as the papers train: ask for a population, run its episodes, tell what each was worth.
 
 One generation (AN section 4.1, A.4.1): P sets of parameters, R episodes each, the same R starts for all P
 (common random numbers), fitness the mean return. The centre of the strategy is what is tested and kept.

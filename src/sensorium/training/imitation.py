@@ -1,9 +1,9 @@
 """Imitation on the device: a student who sees learns from a teacher who knows.
 
-The student lives whole episodes in its own world; at each step the teacher, who is told the true state, says
-what it would do there, and the student learns to do the same (DAgger, Ross et al. 2011). Nothing is stored:
-worlds on the device are faster than any disk. Gradients flow back through the student's memory along windows
-of some steps, and there is an update after each window.
+The student acts for whole episodes in its own world; at each step the teacher, which gets the true state,
+gives the action it would take there, and the student learns to do the same (DAgger, Ross et al. 2011).
+Nothing is stored: worlds on the device are faster than any disk. Gradients flow back through the student's
+memory along windows of some steps, and there is an update after each window.
 
 In the first episodes the teacher has a hand on the wheel, or the student would see little but its own
 accidents: what is done is a mean of both, and the teacher's share falls to nothing.
@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment, World
 from sensorium.errors import ConfigError
-from sensorium.policies import Policy
+from sensorium.policies import Policy, as_population
 from sensorium.rollout import over_devices, require_device
 from sensorium.training.trainer import (
     DrawPolicy,
@@ -96,11 +96,11 @@ class Lane(NamedTuple):
     alive: Bool[Array, ""]
 
 
-class Lived(NamedTuple):
-    """What happened in a window."""
+class WindowSums(NamedTuple):
+    """What happened in a window, summed over its steps."""
 
     loss: Float[Array | np.ndarray, "..."]
-    """Sum over its steps."""
+    """Differences of actions."""
     steps: Float[Array | np.ndarray, "..."]
     """How many were before the end of the episode."""
     earned: Float[Array | np.ndarray, "..."]
@@ -137,13 +137,13 @@ class Imitation(Trainer):
         share = jnp.asarray(teacher_share(int(state.generation), self.config.teacher_generations))
         student, mean, optimizer = state.student, state.mean, state.optimizer
         blank = np.zeros(self.config.rollouts, np.float32)
-        total = Lived(blank, blank, blank)
+        total = WindowSums(blank, blank, blank)
         for window_key in jax.random.split(key_windows, self._windows):
-            gradients, (lived, lanes) = self._live(student, lanes, window_key, share)
+            gradients, (sums, lanes) = self._run_window(student, lanes, window_key, share)
             # Taken from the devices: means over several of them can wait for one another for ever
-            gradients, lived = jax.tree.map(np.asarray, (gradients, lived))
+            gradients, sums = jax.tree.map(np.asarray, (gradients, sums))
             student, mean, optimizer = self._learn(student, mean, optimizer, gradients)
-            total = jax.tree.map(np.add, total, lived)
+            total = jax.tree.map(np.add, total, sums)
         state = ImitationState(student, mean, optimizer, key, state.generation + 1)
         loss = jnp.asarray(total.loss.sum() / total.steps.sum())
         figures = {"best": jnp.max(total.earned), "mean": jnp.mean(total.earned), "loss": loss}
@@ -151,7 +151,7 @@ class Imitation(Trainer):
 
     def candidates(self, state: ImitationState) -> Policy:
         """The mean of the last students."""
-        return jax.tree.map(lambda leaf: leaf[None], state.mean)
+        return as_population(state.mean)
 
     @partial(jax.jit, static_argnames="self")
     def _begin(self, student: Policy, keys: Keys) -> Lane:
@@ -173,18 +173,18 @@ class Imitation(Trainer):
         return over_devices(begin_all, keys, self.config.rollouts, student)
 
     @partial(jax.jit, static_argnames="self", donate_argnames="lanes")
-    def _live(
+    def _run_window(
         self, student: Policy, lanes: Lane, key: Key, share: Scalar
-    ) -> tuple[Policy, tuple[Lived, Lane]]:
+    ) -> tuple[Policy, tuple[WindowSums, Lane]]:
         """A window in every lane: its gradient, what happened, and the lane after it."""
         count = self.config.rollouts
 
-        def live(each: tuple, student: Policy, share: Scalar) -> tuple:
-            one = jax.grad(self._live_one, has_aux=True)
+        def run(each: tuple, student: Policy, share: Scalar) -> tuple:
+            one = jax.grad(self._run_lane, has_aux=True)
             return jax.vmap(one, in_axes=(None, 0, 0, None))(student, *each, share)
 
         each = lanes, jax.random.split(key, count)
-        return over_devices(live, each, count, student, share)
+        return over_devices(run, each, count, student, share)
 
     @partial(jax.jit, static_argnames="self")
     def _learn(
@@ -197,13 +197,13 @@ class Imitation(Trainer):
         mean = averaged(mean, student, 1 - self.config.averaging)
         return student, mean, optimizer
 
-    def _live_one(
+    def _run_lane(
         self, student: Policy, lane: Lane, key: Key, share: Scalar
-    ) -> tuple[Scalar, tuple[Lived, Lane]]:
+    ) -> tuple[Scalar, tuple[WindowSums, Lane]]:
         """Difference of actions along a window; what happened, and the lane after it."""
         world = self.world
 
-        def step(now: Lane, key: Key) -> tuple[Lane, Lived]:
+        def step(now: Lane, key: Key) -> tuple[Lane, WindowSums]:
             key_noise, key_world = jax.random.split(key)
             wanted, teacher_carry, _ = self.teacher.step(
                 world.critic_features(now.world), now.teacher
@@ -222,11 +222,11 @@ class Imitation(Trainer):
                 now.alive & ~terminated & ~truncated,
             )
             alive = now.alive.astype(jnp.float32)
-            return after, Lived(loss, alive, alive * reward)
+            return after, WindowSums(loss, alive, alive * reward)
 
-        lane, lived = jax.lax.scan(step, lane, jax.random.split(key, self.config.window))
-        lived = jax.tree.map(jnp.sum, lived)
-        return lived.loss / self.config.window, jax.lax.stop_gradient((lived, lane))
+        lane, sums = jax.lax.scan(step, lane, jax.random.split(key, self.config.window))
+        sums = jax.tree.map(jnp.sum, sums)
+        return sums.loss / self.config.window, jax.lax.stop_gradient((sums, lane))
 
     def _act(self, key: Key, action: Action) -> Action:
         """What is done: with noise, and no gradient goes through the world."""

@@ -103,7 +103,7 @@ class Lanes:
         self.env_steps = 0
         """That were simulated, in all environments."""
 
-    def live(
+    def collect(
         self, policy: Policy, act: Act, horizon: int, key: Key
     ) -> tuple[Memories, Moment, Outcome]:
         """One round: the memories before it, what was sensed and done, and what came of it.

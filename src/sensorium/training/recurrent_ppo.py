@@ -35,7 +35,12 @@ from sensorium.training.lanes import (
     values_along,
 )
 from sensorium.training.policy_gradient import clipped_objective, log_probability
-from sensorium.training.trainer import DrawPolicy, Metrics, TrainingContext
+from sensorium.training.trainer import (
+    DrawPolicy,
+    Metrics,
+    TrainingContext,
+    require_host_engine,
+)
 from sensorium.types import Key, PyTree, Scalar
 
 
@@ -56,9 +61,7 @@ class RecurrentPpoConfig(HostPpoConfig):
 
     def build(self, context: TrainingContext) -> "RecurrentPpo":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""
-        engine = context.engine
-        if not isinstance(engine, HostEngine):
-            raise ConfigError("PPO trains in worlds on the host (`gym:` and an id).")
+        engine = require_host_engine(context.engine, "PPO of agents with memory")
         if self.rollouts % self.groups:
             raise ConfigError(
                 f"{self.rollouts} environments do not divide into {self.groups} groups."
@@ -110,10 +113,10 @@ class RecurrentPpo(HostPpo):
         lanes = self._lanes(key_lanes)
         figures: list[dict[str, Scalar]] = []
         for number in range(config.rounds):
-            key_live, key_learn = jax.random.split(jax.random.fold_in(key_rounds, number))
+            key_collect, key_learn = jax.random.split(jax.random.fold_in(key_rounds, number))
             exploration = self._exploration(state.rounds)
-            before, moments, outcome = lanes.live(
-                state.student.policy, partial(explore, exploration), config.horizon, key_live
+            before, moments, outcome = lanes.collect(
+                state.student.policy, partial(explore, exploration), config.horizon, key_collect
             )
             outcome, scale = lanes.scaled(outcome, state.scale)
             state, figure = self._learn(

@@ -84,6 +84,11 @@ class RunDirectory:
         self.recipe = recipe
 
     @staticmethod
+    def exists(path: Path | str) -> bool:
+        """Whether a folder holds a run."""
+        return os.path.isfile(Path(path) / _RECIPE)
+
+    @staticmethod
     def open(path: Path | str) -> "RunDirectory":
         """An existing run, to be resumed.
 
@@ -92,7 +97,7 @@ class RunDirectory:
         """
         path = Path(path)
         file = path / _RECIPE
-        if not os.path.isfile(file):
+        if not RunDirectory.exists(path):
             raise RunError(f"{path} is not a run directory: it has no {_RECIPE}.")
         try:
             recipe = parse_json(file.read_bytes())
@@ -124,7 +129,7 @@ class RunDirectory:
             raise WriteError(f"Could not write {name}: {error.strerror}.") from error
         with lock:
             _lock(lock, self.path)
-            if new and (self.path / _RECIPE).exists():
+            if new and self.exists(self.path):
                 held = RunDirectory.open(self.path).recipe.get("name", "?")
                 raise RunError(
                     f"{self.path} already holds a run of {held!r}; continue it with "
@@ -135,7 +140,7 @@ class RunDirectory:
 
     def describe(self) -> None:
         """Write recipe and versions, if need be: from now on the folder, which is `locked`, holds a run."""
-        if (self.path / _RECIPE).exists():
+        if self.exists(self.path):
             return
         write_json(self.path / "versions.json", describe_versions())
         write_json(self.path / _RECIPE, self.recipe)

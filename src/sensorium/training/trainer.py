@@ -14,7 +14,7 @@ import jax
 
 from sensorium.errors import ConfigError, check_whole_settings
 from sensorium.policies import Policy, PolicyConfig, SeeingPolicy
-from sensorium.rollout import Engine
+from sensorium.rollout import Engine, HostEngine
 from sensorium.types import Key, PyTree, Scalar
 
 DrawPolicy = Callable[[Key], Policy]
@@ -28,6 +28,13 @@ def check_sees(draw: DrawPolicy, what: str) -> None:
             f"{what} is for agents of pictures with eyes and a controller: AttentionAgent, or "
             "AttentionNeuron for pictures."
         )
+
+
+def require_host_engine(engine: Engine, what: str) -> HostEngine:
+    """The engine, if it runs a world on the host; ConfigError if not: `what` is the way to train."""
+    if not isinstance(engine, HostEngine):
+        raise ConfigError(f"{what} works with worlds on the host (`gym:` and an id).")
+    return engine
 
 
 def averaged(mean: PyTree, target: PyTree, rate: float) -> PyTree:

@@ -10,6 +10,7 @@ from sensorium.errors import AgentFileError, MissingExtraError, UnknownNameError
 from sensorium.policies import Policy
 from sensorium.recipes import Recipe
 from sensorium.serialisation import load_pytree, parse_json, read_header, save_pytree
+from sensorium.training import RunDirectory
 from sensorium.training.checkpoints import BEST
 from sensorium.types import Action, PyTree, Senses
 
@@ -103,7 +104,7 @@ def _find(source: Path | str) -> Path:
         )
     if os.path.isdir(path):
         if not (path / BEST).exists():
-            if not (path / "recipe.json").exists():
+            if not RunDirectory.exists(path):
                 raise AgentFileError(f"{path} is a folder, but no run directory.")
             raise AgentFileError(f"{path} has no {BEST} yet: no test has been made in that run.")
         return path / BEST

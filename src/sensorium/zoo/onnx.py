@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import sensorium
-from sensorium.errors import ConfigError, ExportError, MissingExtraError
+from sensorium.errors import ExportError, MissingExtraError
 from sensorium.layers import patch_votes
 from sensorium.policies import Policy, Trace, num_parameters
 from sensorium.serialisation import atomic_write, check_writable, format_json
@@ -102,7 +102,8 @@ def export_policy(
     """
     check_writable(path)  # translating takes a while
     onnx, runtime = _libraries()
-    free = takes_any_number(policy, senses)
+    policy.initial_carry(senses)
+    free = isinstance(senses, int) and policy.takes(senses + 1)
     model = _translate(onnx, policy, senses, free)
     first = _named(policy.initial_carry(senses), "carry")
     meta = {
@@ -128,18 +129,6 @@ def export_policy(
     with atomic_write(path) as file:
         file.write(content)
     return Exported(Path(path), senses, free, difference)
-
-
-def takes_any_number(policy: Policy, senses: Senses) -> bool:
-    """Whether a policy of scalar sensors works with another number of them than `senses`."""
-    policy.initial_carry(senses)
-    if not isinstance(senses, int):
-        return False
-    try:
-        policy.initial_carry(senses + 1)
-    except ConfigError:
-        return False
-    return True
 
 
 def difference_from(session: Any, policy: Policy, senses: Senses, steps: int = STEPS) -> float:

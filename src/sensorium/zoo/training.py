@@ -11,6 +11,7 @@ from sensorium.errors import ConfigError
 from sensorium.policies import Policy
 from sensorium.recipes import RECIPES, Recipe, Stage
 from sensorium.recipes.recipe import SCRATCH, STAGE
+from sensorium.training import RunDirectory
 from sensorium.training.teachers import Expert, Sb3Model
 from sensorium.zoo.agent import Agent, load
 
@@ -113,7 +114,7 @@ def _with_own_experts(recipe: Recipe, directory: Path, **options: Any) -> Recipe
                 raise ConfigError(
                     f"{directory} is where the expert {stage.expert} is to be trained."
                 )
-            if (own / "recipe.json").exists():
+            if RunDirectory.exists(own):
                 resume(own, **options)
             else:
                 train(recipes.find(stage.expert), own, from_scratch=True, **options)
