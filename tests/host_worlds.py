@@ -158,11 +158,11 @@ class Words(Walk):
 
 
 class Pairs(Walk):
-    """Is driven by a MultiDiscrete."""
+    """Takes a pair of actions, of a Tuple."""
 
     def __init__(self, render_mode=None):
         super().__init__(render_mode)
-        self.action_space = spaces.MultiDiscrete([2, 3])
+        self.action_space = spaces.Tuple((spaces.Discrete(2), spaces.Discrete(3)))
 
 
 VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Words, Pairs)

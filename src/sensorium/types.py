@@ -41,7 +41,10 @@ Senses = int | tuple[int, ...]
 """What an agent is to be ready for: N scalar sensors, or pictures of a shape."""
 
 Action = Float[Array, " A"]
-"""What the agent does, in [-1, 1] for every action."""
+"""What the agent does: numbers in [-1, 1], or the logits of choices."""
+
+Actions = int | tuple[int, ...]
+"""What a world takes: A numbers in [-1, 1], or how many options each of its choices has."""
 
 Code = Float[Array, " M"]
 """The permutation-invariant summary of the senses."""
@@ -68,6 +71,11 @@ def in_words(senses: Senses) -> str:
     if len(senses) == 3:
         return f"pictures of shape {senses}"
     return f"arrays of shape {senses}, of which gymnasium.wrappers.FlattenObservation makes scalar sensors"
+
+
+def count_of(actions: Actions) -> int:
+    """A, the length of an action: of choices, all their options."""
+    return actions if isinstance(actions, int) else sum(actions)
 
 
 def shape_of(senses: Senses) -> tuple[int, ...]:

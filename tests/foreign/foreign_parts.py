@@ -84,9 +84,12 @@ class MeanPolicy(Policy):
     def initial_carry(self, senses):
         return ()
 
-    def step(self, observation, carry):
+    def encode(self, observation, carry):
         code = jnp.mean(observation)[None]
-        return jnp.tanh(self.weight @ code), carry, Trace(code)
+        return code, carry, Trace(code)
+
+    def decide(self, features, carry):
+        return self.weight @ features, carry
 
 
 @sensorium.register
@@ -96,9 +99,9 @@ class MeanConfig(PolicyConfig):
 
     size: float = 1.0
 
-    def build(self, senses, num_actions, key):
-        weight = self.size * jax.random.normal(key, (num_actions, 1))
-        return MeanPolicy(weight, num_actions)
+    def build(self, senses, actions, key):
+        count = sensorium.types.count_of(actions)
+        return MeanPolicy(self.size * jax.random.normal(key, (count, 1)), count)
 
 
 @sensorium.register

@@ -149,7 +149,7 @@ def test_the_agent_of_pictures_drives_as_the_authors_whatever_the_order_of_patch
     @eqx.filter_jit
     def act(frames, carry):
         seen, carry, _ = policy.look_at(frames, carry)
-        sums, carry = policy.control(seen, carry)
+        sums, carry = policy.decide(seen, carry)
         return jnp.tanh(sums), carry
 
     for order in (np.arange(256), golden["permutation"]):

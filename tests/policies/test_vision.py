@@ -26,7 +26,7 @@ def pictures(count, shape=(24, 32, 3)):
 def act(policy, frames, carry):
     """A step from grey frames."""
     seen, carry, _ = policy.look_at(frames, carry)
-    sums, carry = policy.control(seen, carry)
+    sums, carry = policy.decide(seen, carry)
     return jnp.tanh(sums), carry
 
 

@@ -155,7 +155,7 @@ def test_around_any_gymnasium_environment(space, given, arrives):
 
 
 def test_action_spaces_that_no_agent_can_act_in_are_refused():
-    with pytest.raises(ConfigError, match="'flipped' perturbs actions of a Box or a Discrete"):
+    with pytest.raises(ConfigError, match="'flipped' perturbs actions of a Box or of choices"):
         PerturbObservation(Recorder(spaces.MultiBinary(3)), Flip())
     PerturbObservation(Recorder(spaces.MultiBinary(3)), Shuffle())  # which leaves them alone
 

@@ -9,7 +9,7 @@ import pytest
 from sensorium.bridges.opening import open_env
 from sensorium.errors import ConfigError, WorldError
 from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, compose
-from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy, Trace
+from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy
 from sensorium.recipes import resume, train
 from sensorium.rollout import DeviceEngine, EngineConfig, make_world, open_engine
 from sensorium.rollout.acting import PolicyActor
@@ -172,9 +172,9 @@ class Brightness(Policy):
         assert num_sensors == (4, 5, 3)
         return ()
 
-    def step(self, observation, carry):
-        assert observation.shape == (4, 5, 3)
-        return self.gain * jnp.mean(observation, keepdims=True)[0, 0] / 255, carry, Trace()
+    def decide(self, features, carry):
+        assert features.shape == (4, 5, 3)
+        return self.gain * jnp.mean(features, keepdims=True)[0, 0] / 255, carry
 
 
 def test_pictures_reach_policies_that_see(key):

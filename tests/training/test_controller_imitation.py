@@ -80,7 +80,7 @@ def test_what_is_remembered_is_what_the_eyes_saw_and_the_teacher_said():
     for left in (False, True):
         state = WORLD.reset(jax.random.key(0))[1]._replace(left=jnp.asarray(left))
         policy = start.student
-        seen = policy.see(WORLD.observe(state), policy.initial_carry(WORLD.senses))[0]
+        seen = policy.encode(WORLD.observe(state), policy.initial_carry(WORLD.senses))[0]
         wanted = learning.teacher.step(WORLD.critic_features(state), ())[0]
         expected[tuple(np.ravel(seen))] = tuple(np.asarray(wanted))
     assert firsts.keys() == expected.keys()

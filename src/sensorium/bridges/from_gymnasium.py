@@ -21,11 +21,11 @@ from jaxtyping import Float
 
 from sensorium.bridges.bullet_body import Body, Points, body_of
 from sensorium.bridges.opening import open_env
-from sensorium.bridges.spaces import ActionMap, action_map, num_actions
+from sensorium.bridges.spaces import ActionMap, action_map, actions_of
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
-from sensorium.types import Senses, in_words, senses_of, shape_of
+from sensorium.types import Actions, Senses, count_of, in_words, senses_of, shape_of
 
 _NO_TIME_LIMIT = 10_000  # steps, where an environment sets none itself
 _STEPS_PER_SECOND = 60  # as PyBullet's worlds and most others
@@ -80,7 +80,7 @@ class HostWorld(World):
         return self._facts.observation_space
 
     @property
-    def action_space(self) -> spaces.Box | spaces.Discrete:
+    def action_space(self) -> gymnasium.Space:
         """What the environment takes, before the mapping of `to_env_actions`."""
         return self._facts.action_space
 
@@ -92,7 +92,12 @@ class HostWorld(World):
     @property
     def num_actions(self) -> int:
         """A."""
-        return self._facts.num_actions
+        return count_of(self._facts.takes)
+
+    @property
+    def actions(self) -> Actions:
+        """A, or how many options each choice of the environment has."""
+        return self._facts.takes
 
     @property
     def max_steps(self) -> int:
@@ -174,9 +179,9 @@ class _Facts:
     """What one look at an environment tells."""
 
     observation_space: spaces.Box
-    action_space: spaces.Box | spaces.Discrete
+    action_space: gymnasium.Space
     observation_shape: tuple[int, ...]
-    num_actions: int
+    takes: Actions
     actions: ActionMap
     max_steps: int
     solved_return: float
@@ -224,7 +229,7 @@ def _facts(name: str) -> _Facts:
             observation_space=observations,
             action_space=env.action_space,
             observation_shape=observations.shape,
-            num_actions=num_actions(env.action_space),
+            takes=actions_of(env.action_space),
             actions=action_map(env.action_space),
             max_steps=limit or _NO_TIME_LIMIT,
             solved_return=math.inf if threshold is None else float(threshold),

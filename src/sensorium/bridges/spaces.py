@@ -8,6 +8,8 @@
 | Box without bounds | -1 to 1: passed on |
 | Box of integers or booleans | the integers between these ends, an equal share of [-1, 1] for each |
 | Discrete (A) | the place of the largest of A numbers |
+| MultiDiscrete | the same for each choice, whose numbers follow one another |
+| MultiBinary (n) | n choices of two: off and on |
 
 Each dimension of a Box has a kind of its own. A bound as large as the largest float32 or int32, which some
 environments write for infinity, is none; half of the largest float32 is enough, since a width must be
@@ -25,6 +27,8 @@ from jaxtyping import Float
 
 from sensorium.errors import ConfigError
 
+CHOICES = spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
+"""Spaces of discrete choices: an action is their logits."""
 Number = int | float
 
 
@@ -41,9 +45,10 @@ def check_spaces(name: str, env: gymnasium.Env) -> None:
             f"{name} observes a {type(observations).__name__}; agents need a Box of numbers "
             "(gymnasium.wrappers.FlattenObservation makes one of other spaces)."
         )
-    if not isinstance(actions, spaces.Box | spaces.Discrete):
+    if not isinstance(actions, spaces.Box | CHOICES):
         raise ConfigError(
-            f"{name} takes actions of a {type(actions).__name__}; agents act in a Box or a Discrete."
+            f"{name} takes actions of a {type(actions).__name__}; agents act in a Box, a Discrete, a "
+            "MultiDiscrete or a MultiBinary."
         )
     if not observations.shape or not math.prod(observations.shape):
         raise ConfigError(
@@ -56,18 +61,28 @@ def check_spaces(name: str, env: gymnasium.Env) -> None:
         )
 
 
-def num_actions(space: gymnasium.Space) -> int:
-    """A: how many numbers in [-1, 1] an agent gives."""
+def actions_of(space: gymnasium.Space) -> int | tuple[int, ...]:
+    """A: how many numbers in [-1, 1] a policy gives; or how many options each of its choices has."""
     if isinstance(space, spaces.Discrete):
-        return int(space.n)
+        return (int(space.n),)
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple(space.nvec.reshape(-1).tolist())
+    if isinstance(space, spaces.MultiBinary):
+        return (2,) * math.prod(space.shape)
     assert isinstance(space, spaces.Box)
     return math.prod(space.shape)
 
 
+def num_actions(space: gymnasium.Space) -> int:
+    """A: how many numbers a policy gives."""
+    actions = actions_of(space)
+    return actions if isinstance(actions, int) else sum(actions)
+
+
 def action_map(space: gymnasium.Space) -> "ActionMap":
     """The map between [-1, 1] and a space that passed `check_spaces`."""
-    if isinstance(space, spaces.Discrete):
-        return _ToDiscrete(space)
+    if isinstance(space, CHOICES):
+        return _ToChoices(space)
     assert isinstance(space, spaces.Box)
     return _ToReals(space) if space.dtype.kind == "f" else _ToIntegers(space)
 
@@ -108,15 +123,26 @@ class ActionMap(abc.ABC):
     def _from_env(self, actions: np.ndarray) -> np.ndarray: ...
 
 
-class _ToDiscrete(ActionMap):
-    def __init__(self, space: spaces.Discrete):
-        self._values = int(space.start) + np.arange(int(space.n))
+class _ToChoices(ActionMap):
+    def __init__(self, space: gymnasium.Space):
+        options = actions_of(space)
+        assert isinstance(options, tuple)
+        self._shape, self._dtype = space.shape or (), space.dtype or np.dtype(np.int64)
+        self._start = np.reshape(getattr(space, "start", 0), -1)
+        self._ends = np.cumsum(options)[:-1]
+        self._count = len(options)
+        self._option = np.concatenate([np.arange(each) for each in options])
 
     def _to_env(self, actions: Float[np.ndarray, "L A"]) -> np.ndarray:
-        return self._values[actions.argmax(axis=1)]
+        choices = [each.argmax(axis=1) for each in np.split(actions, self._ends, axis=1)]
+        values = np.stack(choices, axis=1) + self._start
+        return values.astype(self._dtype).reshape(-1, *self._shape)
 
     def _from_env(self, actions: np.ndarray) -> np.ndarray:
-        return np.where(self._values == _rows(actions, 1), 1.0, -1.0)
+        values = _rows(actions, self._count).astype(np.int64) - self._start
+        place = np.split(self._option, self._ends)
+        chosen = [values[:, [i]] == options for i, options in enumerate(place)]
+        return np.where(np.concatenate(chosen, axis=1), 1.0, -1.0)
 
 
 class _ToReals(ActionMap):

@@ -22,7 +22,7 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 
 from sensorium.bridges.checked import check_observation, name_of
-from sensorium.bridges.spaces import ActionMap, action_map
+from sensorium.bridges.spaces import CHOICES, ActionMap, action_map
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
 from sensorium.seeding import Seed, check_seed, key_of, stream
@@ -67,9 +67,9 @@ class PerturbObservation(gymnasium.Wrapper):
         self._apply = jax.jit(perturbation.apply)
         self._actions: ActionMap | None = None
         if perturbation.perturbs_actions:
-            if not isinstance(self.action_space, spaces.Box | spaces.Discrete):
+            if not isinstance(self.action_space, spaces.Box | CHOICES):
                 raise ConfigError(
-                    f"{str(perturbation)!r} perturbs actions of a Box or a Discrete; {self.env} takes "
+                    f"{str(perturbation)!r} perturbs actions of a Box or of choices; {self.env} takes "
                     f"{self.action_space}."
                 )
             self._actions = action_map(self.action_space)

@@ -22,13 +22,17 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.errors import ConfigError
-from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, Senses, senses_of
+from sensorium.perturbations import Identity, Perturbation
+from sensorium.types import Action, Actions, Flag, Key, PyTree, Scalar, Sensed, Senses, senses_of
 
 StepResult = tuple[Sensed, PyTree, Scalar, Flag, Flag, dict[str, Any]]
 
 
 class World(abc.ABC):
     """What every world says of itself, wherever it runs; what is not abstract has a default."""
+
+    perturbation: Perturbation = Identity()
+    """What happens to observations and actions."""
 
     @property
     @abc.abstractmethod
@@ -59,7 +63,12 @@ class World(abc.ABC):
     @property
     @abc.abstractmethod
     def num_actions(self) -> int:
-        """A, each in [-1, 1]."""
+        """A, the length of an action: numbers in [-1, 1], or the logits of choices."""
+
+    @property
+    def actions(self) -> Actions:
+        """What `PolicyConfig.build` asks for: A, or the numbers of options of discrete choices."""
+        return self.num_actions
 
     @property
     @abc.abstractmethod
@@ -144,7 +153,7 @@ class Environment(World):
         Args:
             key: Random key.
             state: From `reset_env` or the step before.
-            action: A numbers; the world clips them to [-1, 1].
+            action: A numbers, which the world clips to [-1, 1]; of choices it takes the largest.
             params: Physical constants.
 
         Returns:
@@ -201,12 +210,16 @@ class Environment(World):
         return changing
 
     def critic_features(self, state: PyTree) -> Float[Array, " F"]:
-        """The true state for a critic in training, unperturbed and in fixed order, of size about 1.
+        """The true state for critics and experts: unperturbed, in fixed order, of size about 1.
 
-        Raises:
-            NotImplementedError: The world does not offer it, and cannot be trained by gradients.
+        By default the unperturbed readings; none, of size 0, where pictures are shown.
         """
-        raise NotImplementedError
+        return self.observe(state) if isinstance(self.senses, int) else jnp.zeros(0)
+
+    @property
+    def unperturbed(self) -> "Environment":
+        """The world without the perturbation."""
+        return self
 
     def for_training(self) -> "Environment":
         """The world that agents are trained in, where that is another one; ConfigError if it is not."""

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.envs.base import Environment
-from sensorium.perturbations.perturbation import Perturbation
+from sensorium.perturbations.perturbation import Identity, Perturbation
 from sensorium.seeding import stream
-from sensorium.types import Action, Flag, Key, PyTree, Scalar, Sensed, Senses, shape_of
+from sensorium.types import Action, Actions, Flag, Key, PyTree, Scalar, Sensed, Senses, shape_of
 
 
 class PerturbedState(NamedTuple):
@@ -29,7 +29,7 @@ class Perturbed(Environment):
     """
 
     world: Environment
-    perturbation: Perturbation
+    perturbation: Perturbation = Identity()
 
     id = "Perturbed"
 
@@ -53,6 +53,16 @@ class Perturbed(Environment):
     def num_actions(self) -> int:
         """As in the world."""
         return self.world.num_actions
+
+    @property
+    def actions(self) -> Actions:
+        """As in the world."""
+        return self.world.actions
+
+    @property
+    def unperturbed(self) -> Environment:
+        """The world itself."""
+        return self.world
 
     @property
     def sensor_names(self) -> tuple[str, ...]:

@@ -11,6 +11,10 @@
 """
 
 from sensorium.layers import KeyMap as KeyMap
+from sensorium.policies.action_distributions import ActionDistribution as ActionDistribution
+from sensorium.policies.action_distributions import Categorical as Categorical
+from sensorium.policies.action_distributions import Gaussian as Gaussian
+from sensorium.policies.action_distributions import distribution_of as distribution_of
 from sensorium.policies.attention_agent import AttentionAgent as AttentionAgent
 from sensorium.policies.attention_agent import AttentionAgentConfig as AttentionAgentConfig
 from sensorium.policies.controller import Controller as Controller
@@ -26,7 +30,7 @@ from sensorium.policies.policy import PolicyConfig as PolicyConfig
 from sensorium.policies.policy import Trace as Trace
 from sensorium.policies.policy import as_population as as_population
 from sensorium.policies.policy import check_policy as check_policy
-from sensorium.policies.seeing import SeeingPolicy as SeeingPolicy
+from sensorium.policies.policy import features_of as features_of
 from sensorium.policies.sensory import AttentionNeuronConfig as AttentionNeuronConfig
 from sensorium.policies.sensory import DeepSetsConfig as DeepSetsConfig
 from sensorium.policies.sensory import SensoryCarry as SensoryCarry

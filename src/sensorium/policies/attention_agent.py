@@ -19,12 +19,17 @@ from sensorium.errors import ConfigError, ObservationError
 from sensorium.layers import LSTM, Linear, PatchVotes
 from sensorium.layers.lstm import Memory
 from sensorium.layers.top_places import top_places
-from sensorium.policies.policy import PolicyConfig, Trace, check_picture
-from sensorium.policies.seeing import SeeingPolicy
-from sensorium.types import Key, Picture, Senses, in_words
+from sensorium.policies.action_distributions import (
+    ActionDistribution,
+    Gaussian,
+    Outputs,
+    distribution_of,
+)
+from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_picture
+from sensorium.types import Actions, Key, Picture, Senses, count_of, in_words
 
 
-class AttentionAgent(SeeingPolicy):
+class AttentionAgent(Policy):
     """Votes, the best K places, an LSTM and a linear layer with tanh."""
 
     look: PatchVotes
@@ -32,6 +37,7 @@ class AttentionAgent(SeeingPolicy):
     output: Linear
     top: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
+    distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, senses: Senses) -> Memory:
         """Blank memory.
@@ -101,7 +107,7 @@ class AttentionAgent(SeeingPolicy):
         """Those whose places it is told."""
         return self.top
 
-    def see(
+    def encode(
         self, observation: Picture, carry: Memory
     ) -> tuple[Float[Array, " features"], Memory, Trace]:
         """The places with most votes, the best first."""
@@ -111,11 +117,9 @@ class AttentionAgent(SeeingPolicy):
         places = top_places(votes, self.look.centres(height, width) / sides, self.top)
         return places.reshape(-1), carry, Trace(attention=votes[None])
 
-    def control(
-        self, seen: Float[Array, " features"], carry: Memory
-    ) -> tuple[Float[Array, " A"], Memory]:
+    def decide(self, features: Float[Array, " features"], carry: Memory) -> tuple[Outputs, Memory]:
         """Remember them, act."""
-        memory = self.lstm(seen, carry)
+        memory = self.lstm(features, carry)
         return self.output(memory.hidden), memory
 
 
@@ -143,7 +147,7 @@ class AttentionAgentConfig(PolicyConfig):
     scale: float = 2.0
     """What products of queries and keys are divided by: √message_size; √147 in the agents of 2020."""
 
-    def build(self, senses: Senses, num_actions: int, key: Key) -> AttentionAgent:
+    def build(self, senses: Senses, actions: Actions, key: Key) -> AttentionAgent:
         """Draw an agent; ConfigError if `senses` are no pictures that it can look at, or it looks at none."""
         _check_top(self.top)
         key_look, key_lstm, key_output = jax.random.split(key, 3)
@@ -157,9 +161,10 @@ class AttentionAgentConfig(PolicyConfig):
                 key=key_look,
             ),
             lstm=LSTM(2 * self.top, self.hidden_size, key=key_lstm),
-            output=Linear(self.hidden_size, num_actions, key=key_output),
+            output=Linear(self.hidden_size, count_of(actions), key=key_output),
             top=self.top,
-            num_actions=num_actions,
+            num_actions=count_of(actions),
+            distribution=distribution_of(actions),
         )
         agent.initial_carry(senses)
         return agent

@@ -1,4 +1,4 @@
-"""The network that turns a code into actions: tanh layers, tanh or clipped output."""
+"""The network that turns features into the outputs of a policy: linear layers with a tanh between them."""
 
 import equinox as eqx
 import jax
@@ -6,28 +6,25 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sensorium.layers import Linear
-from sensorium.types import Action, Key
+from sensorium.policies.action_distributions import Outputs
+from sensorium.types import Key
 
 
 class Controller(eqx.Module):
-    """Linear layers with a tanh after each, the last one included, so actions lie in [-1, 1]."""
+    """Linear layers with a tanh after each but the last."""
 
     layers: tuple[Linear, ...]
-    clipped: bool = eqx.field(static=True)
-    """Whether the last layer is cut off at -1 and 1 instead of passing through a tanh."""
 
-    def __init__(self, sizes: tuple[int, ...], *, clipped: bool = False, key: Key):
+    def __init__(self, sizes: tuple[int, ...], *, key: Key):
         """Draw a network; `sizes` are inputs, hidden layers and outputs."""
-        self.clipped = clipped
         keys = jax.random.split(key, len(sizes) - 1)
         self.layers = tuple(
             Linear(inputs, outputs, key=layer_key)
             for inputs, outputs, layer_key in zip(sizes[:-1], sizes[1:], keys, strict=True)
         )
 
-    def __call__(self, inputs: Float[Array, " inputs"]) -> Action:
+    def __call__(self, inputs: Float[Array, " inputs"]) -> Outputs:
         """Apply all layers."""
         for layer in self.layers[:-1]:
             inputs = jnp.tanh(layer(inputs))
-        outputs = self.layers[-1](inputs)
-        return jnp.clip(outputs, -1.0, 1.0) if self.clipped else jnp.tanh(outputs)
+        return self.layers[-1](inputs)

@@ -12,22 +12,28 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError
 from sensorium.layers import Convolution, Linear
+from sensorium.policies.action_distributions import (
+    ActionDistribution,
+    Gaussian,
+    Outputs,
+    distribution_of,
+)
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_picture
-from sensorium.types import Action, Key, Picture, Senses, in_words
+from sensorium.types import Actions, Key, Picture, Senses, count_of, in_words
 
 
 class ConvolutionalPolicy(Policy):
-    """Convolutions and linear layers with ReLU, tanh output; no memory."""
+    """Convolutions and linear layers with ReLU, the last layer linear; no memory."""
 
     convolutions: tuple[Convolution, ...]
     layers: tuple[Linear, ...]
     picture_shape: tuple[int, int, int] = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
-    clipped: bool = eqx.field(static=True)
-    """Whether actions are cut off at -1 and 1 instead of passing through a tanh."""
+    distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, senses: Senses) -> tuple[()]:
         """Nothing.
@@ -51,17 +57,23 @@ class ConvolutionalPolicy(Policy):
         del carry
         return check_picture(observation, self.picture_shape)
 
-    def step(self, observation: Picture, carry: tuple[()]) -> tuple[Action, tuple[()], Trace]:
-        """Look and act."""
+    def encode(
+        self, observation: Picture, carry: tuple[()]
+    ) -> tuple[Float[Array, " features"], tuple[()], Trace]:
+        """Apply all layers but the last."""
         seen = observation.astype(jnp.float32) / 255
         for convolution in self.convolutions:
             seen = jax.nn.relu(convolution(seen))
         features = jnp.moveaxis(seen, -1, 0).reshape(-1)  # channel by channel, as PyTorch has them
         for layer in self.layers[:-1]:
             features = jax.nn.relu(layer(features))
-        outputs = self.layers[-1](features)
-        action = jnp.clip(outputs, -1.0, 1.0) if self.clipped else jnp.tanh(outputs)
-        return action, carry, Trace()
+        return features, carry, Trace()
+
+    def decide(
+        self, features: Float[Array, " features"], carry: tuple[()]
+    ) -> tuple[Outputs, tuple[()]]:
+        """Apply the last layer."""
+        return self.layers[-1](features), carry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +91,7 @@ class ConvolutionalConfig(PolicyConfig):
     clipped: bool = False
     """Cut actions off at -1 and 1, as agents of Stable-Baselines3's PPO do, instead of a tanh."""
 
-    def build(self, senses: Senses, num_actions: int, key: Key) -> ConvolutionalPolicy:
+    def build(self, senses: Senses, actions: Actions, key: Key) -> ConvolutionalPolicy:
         """Draw an agent for pictures of exactly that size.
 
         Raises:
@@ -107,13 +119,13 @@ class ConvolutionalConfig(PolicyConfig):
                     f"of {', '.join(map(str, self.windows))} pixels."
                 )
             inputs = outputs
-        sizes = (height * width * inputs, *self.hidden_sizes, num_actions)
+        sizes = (height * width * inputs, *self.hidden_sizes, count_of(actions))
         return ConvolutionalPolicy(
             convolutions=tuple(convolutions),
             layers=tuple(
                 Linear(before, after, key=next(keys)) for before, after in itertools.pairwise(sizes)
             ),
             picture_shape=senses,
-            num_actions=num_actions,
-            clipped=self.clipped,
+            num_actions=count_of(actions),
+            distribution=distribution_of(actions, clipped=self.clipped),
         )

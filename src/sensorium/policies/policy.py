@@ -17,8 +17,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError, ObservationError, check_whole_settings
+from sensorium.policies.action_distributions import ActionDistribution, Gaussian, Outputs
 from sensorium.types import (
     Action,
+    Actions,
     Attention,
     Code,
     Key,
@@ -29,6 +31,7 @@ from sensorium.types import (
     Sensed,
     Senses,
     in_words,
+    shape_of,
 )
 
 
@@ -42,10 +45,18 @@ class Trace(NamedTuple):
 class Policy(eqx.Module):
     """An agent. Parameters are leaves, memory is an explicit carry.
 
-    A new policy implements `initial_carry` and `step`; `check_policy` holds it to the contract.
+    A policy is an encoder and a decision: `encode` turns an observation into features, `decide` turns those
+    into the outputs of the last layer, and `distribution` says what action these are. A new policy implements
+    `initial_carry` and `decide`, and `encode` if there is something to encode; `check_policy` holds it to the
+    contract.
     """
 
     num_actions: eqx.AbstractVar[int]
+
+    @property
+    def distribution(self) -> ActionDistribution:
+        """What the outputs of `decide` mean; the default is a Gaussian behind a tanh."""
+        return Gaussian()
 
     @abc.abstractmethod
     def initial_carry(self, senses: Senses) -> PyTree:
@@ -58,7 +69,30 @@ class Policy(eqx.Module):
             ConfigError: The policy cannot work with that many.
         """
 
+    def encode(self, observation: Any, carry: PyTree) -> tuple[PyTree, PyTree, Trace]:
+        """Compute the features of an observation; by default they are the observation itself.
+
+        Args:
+            observation: N readings, float; or a picture.
+            carry: From `initial_carry`, or from the step before.
+
+        Returns:
+            Features, the carry after the encoder, and what happened inside.
+        """
+        return observation, carry, Trace()
+
     @abc.abstractmethod
+    def decide(self, features: PyTree, carry: PyTree) -> tuple[Outputs, PyTree]:
+        """Compute the outputs of the last layer, which `distribution` turns into an action.
+
+        Args:
+            features: From `encode`.
+            carry: From the same `encode`.
+
+        Returns:
+            A numbers of any size, and the new carry.
+        """
+
     def step(self, observation: Any, carry: PyTree) -> tuple[Action, PyTree, Trace]:
         """One step without checks, for use inside compiled code.
 
@@ -67,9 +101,13 @@ class Policy(eqx.Module):
             carry: From `initial_carry`, or from the step before.
 
         Returns:
-            Actions in [-1, 1], the new carry, and what happened inside. What is not used costs nothing
-            once compiled.
+            Actions in [-1, 1] or logits, the new carry, and what happened inside. What is not used costs
+            nothing once compiled.
         """
+        features, carry, trace = self.encode(observation, carry)
+        outputs, carry = self.decide(features, carry)
+        action = self.distribution.action(outputs)
+        return action, self.told(carry, action), trace
 
     @property
     def hidden_rows(self) -> int:
@@ -111,9 +149,9 @@ class Policy(eqx.Module):
         return carry
 
     def told(self, carry: PyTree, action: Action) -> PyTree:
-        """The carry as if `action` had been taken last, for learning from somebody else's actions.
+        """The carry after `action`, the policy's own or another's, was taken.
 
-        The default suits policies that do not hear what they did.
+        The default suits policies that do not use their previous action.
         """
         return carry
 
@@ -136,7 +174,7 @@ class Policy(eqx.Module):
             carry: From `initial_carry`, or from the step before.
 
         Returns:
-            Actions in [-1, 1], and the new carry.
+            Actions in [-1, 1] or logits, and the new carry.
 
         Raises:
             ObservationError: Wrong shape or dtype, or (outside of compiled code) NaN or infinity.
@@ -165,17 +203,27 @@ class PolicyConfig(abc.ABC):
         check_whole_settings(self, self.may_be_zero)
 
     @abc.abstractmethod
-    def build(self, senses: Senses, num_actions: int, key: Key) -> Policy:
+    def build(self, senses: Senses, actions: Actions, key: Key) -> Policy:
         """Draw a policy with random weights.
 
         Args:
             senses: N scalar sensors, or the shape of pictures.
-            num_actions: A.
+            actions: A, or the numbers of options of discrete choices.
             key: Random key; the architecture does not depend on it.
 
         Raises:
             ConfigError: A policy with these settings cannot work with such observations.
         """
+
+
+def features_of(policy: Policy, senses: Senses) -> PyTree:
+    """The shapes of the features that a policy computes of observations."""
+    shown = jnp.zeros(shape_of(senses), jnp.float32 if isinstance(senses, int) else jnp.uint8)
+
+    def encode(policy: Policy) -> PyTree:
+        return policy.encode(shown, policy.initial_carry(senses))[0]
+
+    return eqx.filter_eval_shape(encode, policy)
 
 
 def as_population(policy: Policy) -> Policy:
@@ -305,7 +353,7 @@ def check_policy(policy: Policy, num_sensors: int = 5) -> None:
         raise ConfigError(
             f"{name} has {policy.num_actions} actions but returned shape {action.shape}."
         )
-    if not bool(jnp.all(jnp.abs(action) <= 1)):
+    if policy.distribution.bounded and not bool(jnp.all(jnp.abs(action) <= 1)):
         raise ConfigError(f"{name} returned an action outside of [-1, 1].")
     again, _ = policy(readings, carry)
     if not bool(jnp.all(again == action)):

@@ -20,9 +20,15 @@ from sensorium.layers import (
     SensorMemory,
     SetTransformer,
 )
+from sensorium.policies.action_distributions import (
+    ActionDistribution,
+    Gaussian,
+    Outputs,
+    distribution_of,
+)
 from sensorium.policies.controller import Controller
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
-from sensorium.types import Action, Key, Observation, Order, Senses
+from sensorium.types import Action, Actions, Code, Key, Observation, Order, Senses, count_of
 
 
 class SensoryCarry(NamedTuple):
@@ -39,9 +45,10 @@ class SensoryPolicy(Policy):
     layer: AttentionNeuron | DeepSets | SetTransformer
     controller: Controller
     num_actions: int = eqx.field(static=True)
+    distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
     code_scale: float = eqx.field(static=True, default=1.0)
     code_feedback: bool = eqx.field(static=True, default=False)
-    """Whether sensors hear the previous code as well as the previous action; the paper's do not.
+    """Whether sensors receive the previous code as well as the previous action; the paper's do not.
 
     The code is the same for all sensors, so the policy stays invariant. A sensor that has just been
     rewired can then compare what it reads with what the others had made out, and find its role in a
@@ -57,22 +64,30 @@ class SensoryPolicy(Policy):
         feedback = jnp.zeros(self.num_actions + code_size)
         return SensoryCarry(self.layer.initial_memory(num_sensors), feedback)
 
-    def step(
+    def encode(
         self, observation: Observation, carry: SensoryCarry
-    ) -> tuple[Action, SensoryCarry, Trace]:
-        """Pool, act, remember the action (the tanh output itself is fed back)."""
+    ) -> tuple[Code, SensoryCarry, Trace]:
+        """Pool all sensors into the code."""
         pooled = self.layer(observation, carry.feedback, carry.memory, self.code_scale)
-        action = self.controller(pooled.code)
-        feedback = jnp.concatenate([action, pooled.code]) if self.code_feedback else action
-        return action, SensoryCarry(pooled.memory, feedback), Trace(pooled.code, pooled.attention)
+        feedback = carry.feedback
+        if self.code_feedback:
+            feedback = jnp.concatenate([feedback[: self.num_actions], pooled.code])
+        trace = Trace(pooled.code, pooled.attention)
+        return pooled.code, SensoryCarry(pooled.memory, feedback), trace
+
+    def decide(self, features: Code, carry: SensoryCarry) -> tuple[Outputs, SensoryCarry]:
+        """Apply the controller to the code."""
+        return self.controller(features), carry
 
     def reordered(self, carry: SensoryCarry, order: Order) -> SensoryCarry:
         """Move the memory of each sensor along with it."""
         return carry._replace(memory=carry.memory.reordered(order))
 
     def told(self, carry: SensoryCarry, action: Action) -> SensoryCarry:
-        """Feed back `action` instead of its own."""
-        return carry._replace(feedback=carry.feedback.at[: self.num_actions].set(action))
+        """Feed back the action (its tanh, as the papers do; a one-hot vector of discrete choices)."""
+        action = self.distribution.feedback(action)
+        feedback = jnp.concatenate([action, carry.feedback[self.num_actions :]])
+        return carry._replace(feedback=feedback)
 
     def sensor_features(self, carry: SensoryCarry) -> Float[Array, "H N"]:
         """What the LSTM of each sensor says."""
@@ -110,9 +125,9 @@ class AttentionNeuronConfig(PolicyConfig):
     code_feedback: bool = False
     """Whether sensors hear the previous code too (see `SensoryPolicy.code_feedback`)."""
 
-    def build(self, senses: Senses, num_actions: int, key: Key) -> SensoryPolicy:
+    def build(self, senses: Senses, actions: Actions, key: Key) -> SensoryPolicy:
         """Draw an agent; how many sensors matters for nonlinear keys as published only."""
-        num_sensors = check_sensors(senses)
+        num_sensors, num_actions = check_sensors(senses), count_of(actions)
         key_layer, key_map, key_controller = jax.random.split(key, 3)
         layer = AttentionNeuron(
             num_actions + self.num_queries * self.code_feedback,
@@ -139,6 +154,7 @@ class AttentionNeuronConfig(PolicyConfig):
             layer=layer,
             controller=controller,
             num_actions=num_actions,
+            distribution=distribution_of(actions),
             code_feedback=self.code_feedback,
         )
 
@@ -154,13 +170,19 @@ class DeepSetsConfig(PolicyConfig):
     message_size: int = 24
     """Width of what is summed over the sensors."""
 
-    def build(self, senses: Senses, num_actions: int, key: Key) -> SensoryPolicy:
+    def build(self, senses: Senses, actions: Actions, key: Key) -> SensoryPolicy:
         """Draw an agent for any number of sensors."""
         check_sensors(senses)
+        num_actions = count_of(actions)
         key_layer, key_controller = jax.random.split(key)
         layer = DeepSets(num_actions, **dataclasses.asdict(self), key=key_layer)
         controller = Controller((self.code_size, num_actions), key=key_controller)
-        return SensoryPolicy(layer=layer, controller=controller, num_actions=num_actions)
+        return SensoryPolicy(
+            layer=layer,
+            controller=controller,
+            num_actions=num_actions,
+            distribution=distribution_of(actions),
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,10 +200,16 @@ class SetTransformerConfig(PolicyConfig):
     num_heads: int = 4
     """Attention heads of each query."""
 
-    def build(self, senses: Senses, num_actions: int, key: Key) -> SensoryPolicy:
+    def build(self, senses: Senses, actions: Actions, key: Key) -> SensoryPolicy:
         """Draw an agent for any number of sensors."""
         check_sensors(senses)
+        num_actions = count_of(actions)
         key_layer, key_controller = jax.random.split(key)
         layer = SetTransformer(num_actions, **dataclasses.asdict(self), key=key_layer)
         controller = Controller((self.code_size, num_actions), key=key_controller)
-        return SensoryPolicy(layer=layer, controller=controller, num_actions=num_actions)
+        return SensoryPolicy(
+            layer=layer,
+            controller=controller,
+            num_actions=num_actions,
+            distribution=distribution_of(actions),
+        )

@@ -23,9 +23,14 @@ from sensorium.layers.lstm import Memory
 from sensorium.layers.patch_votes import votes
 from sensorium.layers.top_places import top_places
 from sensorium.layers.vision_attention import grid
-from sensorium.policies.policy import PolicyConfig, Trace, check_picture
-from sensorium.policies.seeing import SeeingPolicy
-from sensorium.types import Action, Key, Picture, Scalar, Senses, in_words
+from sensorium.policies.action_distributions import (
+    ActionDistribution,
+    Gaussian,
+    Outputs,
+    distribution_of,
+)
+from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_picture
+from sensorium.types import Action, Actions, Key, Picture, Scalar, Senses, count_of, in_words
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
 
@@ -78,7 +83,7 @@ class WholeReader(eqx.Module):
         return jnp.tanh(self.layer(code.reshape(-1)))
 
 
-class VisionPolicy(SeeingPolicy):
+class VisionPolicy(Policy):
     """The layer, a reader of its code, an LSTM and a linear layer with tanh."""
 
     layer: VisionAttentionNeuron
@@ -88,6 +93,7 @@ class VisionPolicy(SeeingPolicy):
     keep: tuple[Linear, Linear]
     num_actions: int = eqx.field(static=True)
     hidden_rows: int = eqx.field(static=True, default=12)
+    distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, senses: Senses) -> VisionCarry:
         """Blank memory.
@@ -122,7 +128,7 @@ class VisionPolicy(SeeingPolicy):
         height, width = carry.frames.shape[1:]
         return check_picture(observation, (height, width, channels))
 
-    def see(
+    def encode(
         self, observation: Picture, carry: VisionCarry
     ) -> tuple[Float[Array, "M D"], VisionCarry, Trace]:
         """A new code."""
@@ -139,18 +145,18 @@ class VisionPolicy(SeeingPolicy):
         new, attention = self.layer(frames / 255, carry.action)
         return new, carry._replace(frames=frames), Trace(attention=attention)
 
-    def control(
-        self, seen: Float[Array, "M D"], carry: VisionCarry
-    ) -> tuple[Float[Array, " A"], VisionCarry]:
+    def decide(
+        self, features: Float[Array, "M D"], carry: VisionCarry
+    ) -> tuple[Outputs, VisionCarry]:
         """Mix it with the old code, read, remember, act."""
-        code = (1 - carry.kept) * seen + carry.kept * carry.code
+        code = (1 - carry.kept) * features + carry.kept * carry.code
         memory = self.lstm(self.reader(code), carry.memory)
-        sums = self.output(memory.hidden)
-        action = jnp.tanh(sums)
+        outputs = self.output(memory.hidden)
+        action = self.distribution.feedback(self.distribution.action(outputs))
         first, second = self.keep
         hidden = jnp.tanh(first(jnp.concatenate([memory.hidden, action])))
         kept = jax.nn.sigmoid(second(hidden)[0])
-        return sums, carry._replace(action=action, code=code, kept=kept, memory=memory)
+        return outputs, carry._replace(code=code, kept=kept, memory=memory)
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
         """Those that its layer hears, side by side."""
@@ -159,8 +165,8 @@ class VisionPolicy(SeeingPolicy):
         return np.stack(np.divmod(np.arange(rows * columns), columns), -1) * size, size
 
     def told(self, carry: VisionCarry, action: Action) -> VisionCarry:
-        """The keys of the next step hear this action."""
-        return carry._replace(action=action)
+        """The keys of the next step receive this action."""
+        return carry._replace(action=self.distribution.feedback(action))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,8 +204,9 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     key_map: KeyMap = KeyMap.LINEAR
     """The NLA switch."""
 
-    def build(self, senses: Senses, num_actions: int, key: Key) -> VisionPolicy:
+    def build(self, senses: Senses, actions: Actions, key: Key) -> VisionPolicy:
         """Draw an agent; ConfigError if `senses` are no pictures that it can look at."""
+        num_actions = count_of(actions)
         keys = jax.random.split(key, 8)
         reader, num_features = self._draw_reader(keys[1], keys[2])
         height, width = _size_of(senses)
@@ -225,6 +232,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
             ),
             num_actions=num_actions,
             hidden_rows=self.hidden_rows,
+            distribution=distribution_of(actions),
         )
 
     def _draw_reader(self, *keys: Key) -> tuple[PlacesReader | WholeReader, int]:

@@ -160,6 +160,7 @@ class _Chain:
                 fresh=fresh,
                 engine=engine,
                 directory=self.directory.path / "data" / stage.name,
+                generations=stage.generations,
                 start=start,
                 expert=expert,
             )

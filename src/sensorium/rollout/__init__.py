@@ -13,8 +13,10 @@ from sensorium.rollout.select import EngineConfig as EngineConfig
 from sensorium.rollout.select import by_kind as by_kind
 from sensorium.rollout.select import check_world_name as check_world_name
 from sensorium.rollout.select import make_world as make_world
+from sensorium.rollout.select import open_collector as open_collector
 from sensorium.rollout.select import open_engine as open_engine
 from sensorium.rollout.select import require_device as require_device
+from sensorium.rollout.select import truth_size as truth_size
 from sensorium.rollout.sharding import each_share as each_share
 from sensorium.rollout.sharding import over_devices as over_devices
 from sensorium.rollout.sharding import returns_of_population as returns_of_population
@@ -22,3 +24,8 @@ from sensorium.rollout.sharding import this_machine as this_machine
 from sensorium.rollout.sharding import usable_cores as usable_cores
 from sensorium.rollout.sharding import use_all_cores as use_all_cores
 from sensorium.rollout.sharding import why_jax_failed as why_jax_failed
+from sensorium.rollout.transitions import Behaviour as Behaviour
+from sensorium.rollout.transitions import Collector as Collector
+from sensorium.rollout.transitions import Moment as Moment
+from sensorium.rollout.transitions import Segment as Segment
+from sensorium.rollout.transitions import Transitions as Transitions

@@ -30,7 +30,7 @@ from sensorium.layers import (
     PublishedNonlinearKeys,
     nonlinear_map,
 )
-from sensorium.policies import Controller, FeedForwardPolicy, Policy, SensoryPolicy
+from sensorium.policies import Controller, FeedForwardPolicy, Gaussian, Policy, SensoryPolicy
 from sensorium.rollout.device import Totals, run_population
 from sensorium.types import Key, Keys, PyTree
 
@@ -42,9 +42,11 @@ BatchStep = Callable[[Row, PyTree], tuple[Row, PyTree]]
 
 def supports(policy: Policy) -> bool:
     """Whether there is a fused step for `policy`; others go through `device.run_population`."""
-    if isinstance(policy, FeedForwardPolicy):
-        return not policy.controller.clipped
-    return isinstance(policy, SensoryPolicy) and isinstance(policy.layer, AttentionNeuron)
+    if policy.distribution != Gaussian():
+        return False
+    if isinstance(policy, SensoryPolicy):
+        return isinstance(policy.layer, AttentionNeuron)
+    return isinstance(policy, FeedForwardPolicy)
 
 
 def fused_returns(

@@ -74,7 +74,7 @@ class HostEngine(Engine):
         self._lanes = lanes
         self._timeout = timeout
         self._pools: list[PoolVectorEnv] = []
-        self._lent: list[PoolVectorEnv] = []
+        self._lent: dict[int, PoolVectorEnv] = {}
 
     def run_population(self, policies: Policy, keys: Keys) -> Episode:
         population = jax.tree.leaves(eqx.filter(policies, eqx.is_inexact_array))[0].shape[0]
@@ -130,21 +130,24 @@ class HostEngine(Engine):
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
         return jax.tree.map(lambda leaf: leaf[0], self.run_population(as_population(policy), keys))
 
-    def open_pool(self, environments: int, opener: OpenEnv | None = None) -> PoolVectorEnv:
-        """So many environments for somebody else to step, as the world or `opener` opens them.
+    def open_pool(self, num_envs: int, opener: OpenEnv | None = None) -> PoolVectorEnv:
+        """Environments for a trainer to step, as the world or `opener` opens them.
 
-        They end with the engine.
+        They are closed with the engine. Where the world opens them, the same number gives the same ones.
         """
-        opener = opener or self.world.opener()
-        pool = PoolVectorEnv(opener, environments, self.workers, timeout=self._timeout)
-        self._lent.append(pool)
+        if opener is None and num_envs in self._lent:
+            return self._lent[num_envs]
+        pool = PoolVectorEnv(
+            opener or self.world.opener(), num_envs, self.workers, timeout=self._timeout
+        )
+        self._lent[num_envs if opener is None else id(pool)] = pool
         return pool
 
     def close(self) -> None:
         """End the workers."""
-        for pool in (*self._pools, *self._lent):
+        for pool in (*self._pools, *self._lent.values()):
             pool.close()
-        self._pools, self._lent = [], []
+        self._pools, self._lent = [], {}
 
     def _open(self) -> None:
         for _ in range(2):

@@ -6,16 +6,23 @@ import string
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
+import jax
+
 from sensorium.bridges import bullet
 from sensorium.bridges.from_gymnasium import HostWorld, make_host_world
 from sensorium.bridges.opening import env_ids
 from sensorium.envs import WORLDS, Environment, World, make
 from sensorium.errors import ConfigError, UnknownNameError, check_counts, did_you_mean
 from sensorium.perturbations import Perturbation
+from sensorium.rollout.acting import Actor
 from sensorium.rollout.cluster import LANES, ClusterEngine
+from sensorium.rollout.collect import DeviceCollector
 from sensorium.rollout.distributed import DistributedEngine, join
 from sensorium.rollout.engine import DeviceEngine, Engine
 from sensorium.rollout.host import HostEngine
+from sensorium.rollout.host_collect import HostCollector
+from sensorium.rollout.transitions import Collector
+from sensorium.types import Key
 
 _ON_HOST = "gym:"
 _AROUND = string.whitespace + ":"
@@ -121,6 +128,48 @@ def require_device(world: World, otherwise: str) -> Environment:
     if not isinstance(world, Environment):
         raise ConfigError(otherwise)
     return world
+
+
+def open_collector(
+    engine: Engine,
+    num_envs: int,
+    key: Key,
+    *,
+    cut_first: bool = True,
+    expert: Actor | None = None,
+) -> Collector:
+    """Lanes in the world of an engine, to collect transitions from.
+
+    Args:
+        engine: Runs the world on this machine.
+        num_envs: B, how many lanes.
+        key: Random key.
+        cut_first: Cut the first episode of each lane short at a random step.
+        expert: On the host, acts beside the behaviour; see `Moment.advice`.
+    """
+
+    def on_host(world: HostWorld) -> Collector:
+        assert isinstance(engine, HostEngine)
+        return HostCollector(world, engine.open_pool(num_envs), key, cut_first, expert)
+
+    return by_kind(
+        engine.world, lambda world: DeviceCollector(world, num_envs, key, cut_first), on_host
+    )
+
+
+def truth_size(world: World) -> int:
+    """How many numbers `Moment.truth` of a world has; 0 if there is none."""
+
+    def on_device(world: Environment) -> int:
+        state = jax.eval_shape(
+            lambda key: world.reset_env(key, world.default_params)[1], jax.random.key(0)
+        )
+        return jax.eval_shape(world.critic_features, state).size
+
+    def on_host(world: HostWorld) -> int:
+        return world.raw_senses if isinstance(world.raw_senses, int) else 0
+
+    return by_kind(world, on_device, on_host)
 
 
 def open_engine(world: World, config: EngineConfig | None = None) -> Engine:

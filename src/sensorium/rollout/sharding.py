@@ -129,11 +129,14 @@ def each_share(function: Callable[..., PyTree], lanes: PyTree, *shared: PyTree) 
     )(lanes, *shared)
 
 
+def num_shares(rows: int) -> int:
+    """Over how many devices `over_devices` and `each_share` divide so many rows."""
+    return max(count for count in range(1, len(jax.local_devices()) + 1) if rows % count == 0)
+
+
 def _mesh(rows: int) -> Mesh:
     """As many devices as can share so many rows equally."""
-    devices = jax.local_devices()
-    shares = max(count for count in range(1, len(devices) + 1) if rows % count == 0)
-    return Mesh(devices[:shares], (_SHARE,))
+    return Mesh(jax.local_devices()[: num_shares(rows)], (_SHARE,))
 
 
 @eqx.filter_jit

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
-from sensorium.policies import Policy, SeeingPolicy, as_population
+from sensorium.policies import Policy, as_population
 from sensorium.rollout import each_share, over_devices
 from sensorium.training.imitation import apart, check_lesson, teacher_share
 from sensorium.training.trainer import (
@@ -96,8 +96,8 @@ class Samples(NamedTuple):
 class ControllerImitationState(NamedTuple):
     """All that a run needs to go on."""
 
-    student: SeeingPolicy
-    mean: SeeingPolicy
+    student: Policy
+    mean: Policy
     """Of the last students."""
     optimizer: PyTree
     remembered: Samples
@@ -130,7 +130,7 @@ class ControllerImitation(Trainer):
         """The student as it is, with no episodes yet."""
         key, key_student = jax.random.split(key)
         student = self.draw(key_student)
-        assert isinstance(student, SeeingPolicy)
+        assert isinstance(student, Policy)
         keys = jax.eval_shape(lambda: jax.random.split(key, self.config.rollouts))
         generation, _ = jax.eval_shape(
             self._run_episodes, student, keys, self._noise, jnp.zeros(())
@@ -188,20 +188,18 @@ class ControllerImitation(Trainer):
 
     @partial(jax.jit, static_argnames="self")
     def _run_episodes(
-        self, student: SeeingPolicy, keys: Keys, noise: Float[Array, " R"], share: Scalar
+        self, student: Policy, keys: Keys, noise: Float[Array, " R"], share: Scalar
     ) -> tuple[Samples, Float[Array, " R"]]:
         """An episode for each key, and what was earned in it."""
 
-        def run(
-            each: tuple[Keys, Array], student: SeeingPolicy, share: Scalar
-        ) -> tuple[Samples, Array]:
+        def run(each: tuple[Keys, Array], student: Policy, share: Scalar) -> tuple[Samples, Array]:
             one = jax.vmap(self._run_episode, in_axes=(None, 0, 0, None))
             return one(student, *each, share)
 
         return over_devices(run, (keys, noise), len(keys), student, share)
 
     def _run_episode(
-        self, student: SeeingPolicy, key: Key, noise: Scalar, share: Scalar
+        self, student: Policy, key: Key, noise: Scalar, share: Scalar
     ) -> tuple[Samples, Scalar]:
         """See, ask the teacher, do a mean of what both would, with noise."""
         world = self.world
@@ -218,8 +216,8 @@ class ControllerImitation(Trainer):
             wanted, teacher_carry, _ = self.teacher.step(
                 world.critic_features(state), teacher_carry
             )
-            seen, carry, _ = student.see(observation, carry)
-            sums, carry = student.control(seen, carry)
+            seen, carry, _ = student.encode(observation, carry)
+            sums, carry = student.decide(seen, carry)
             both = share * wanted + (1 - share) * jnp.tanh(sums)
             done = jnp.clip(both + noise * jax.random.normal(key_noise, sums.shape), -1, 1)
             observation, state, reward, terminated, truncated, _ = world.advance(
@@ -254,25 +252,25 @@ class ControllerImitation(Trainer):
 
     @partial(jax.jit, static_argnames="self")
     def _gradients(
-        self, lanes: tuple[Samples, Float[Array | np.ndarray, "T B"]], student: SeeingPolicy
-    ) -> tuple[SeeingPolicy, Float[Array, " shares"]]:
+        self, lanes: tuple[Samples, Float[Array | np.ndarray, "T B"]], student: Policy
+    ) -> tuple[Policy, Float[Array, " shares"]]:
         """For each device's share of a batch, its part of the gradient and of the loss."""
 
         def share(
-            lanes: tuple[Samples, Float[Array, "T B"]], student: SeeingPolicy
-        ) -> tuple[SeeingPolicy, Scalar]:
+            lanes: tuple[Samples, Float[Array, "T B"]], student: Policy
+        ) -> tuple[Policy, Scalar]:
             loss, gradient = jax.value_and_grad(self._loss)(student, *lanes)
             return gradient, loss
 
         return each_share(share, lanes, student)
 
-    def _loss(self, student: SeeingPolicy, batch: Samples, counts: Float[Array, "T B"]) -> Scalar:
+    def _loss(self, student: Policy, batch: Samples, counts: Float[Array, "T B"]) -> Scalar:
         """How far what the student would do is from what was wanted."""
         blank = student.initial_carry(self.world.senses)
 
         def sequence(samples: Samples) -> Float[Array, " T"]:
             def step(carry: PyTree, moment: Samples) -> tuple[PyTree, Scalar]:
-                sums, carry = student.control(moment.seen, carry)
+                sums, carry = student.decide(moment.seen, carry)
                 return carry, apart(jnp.tanh(sums), jnp.asarray(moment.wanted), self._weights)
 
             return jax.lax.scan(step, blank, samples)[1]
@@ -280,7 +278,7 @@ class ControllerImitation(Trainer):
         return jnp.sum(counts * jax.vmap(sequence, in_axes=-1, out_axes=-1)(batch))
 
     @partial(jax.jit, static_argnames="self")
-    def _update(self, now: tuple, gradient: SeeingPolicy) -> tuple:
+    def _update(self, now: tuple, gradient: Policy) -> tuple:
         """The student after an update, and the mean moved on; to the last bit, eyes stay as they are."""
         student, mean, optimizer = now
         updates, optimizer = self._optimizer.update(gradient, optimizer)

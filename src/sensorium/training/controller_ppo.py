@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
-from sensorium.policies import Policy, SeeingPolicy, as_population
+from sensorium.policies import Policy, as_population
 from sensorium.rollout import over_devices, require_device
 from sensorium.training.critic import Critic
 from sensorium.training.policy_gradient import (
@@ -110,8 +110,8 @@ class ControllerPpoConfig(TrainerConfig):
 class Learner(NamedTuple):
     """All that a run needs to go on."""
 
-    policy: SeeingPolicy
-    mean: SeeingPolicy
+    policy: Policy
+    mean: Policy
     """Of the last policies."""
     optimizer: PyTree
     critic: Critic
@@ -166,7 +166,7 @@ class ControllerPpo(Trainer):
         """The agent as it is, and a critic who knows nothing."""
         key, key_policy, key_critic = jax.random.split(key, 3)
         policy = self.draw(key_policy)
-        assert isinstance(policy, SeeingPolicy)
+        assert isinstance(policy, Policy)
         _, state = jax.eval_shape(self.world.reset, key)
         features = 2 + jax.eval_shape(self.world.critic_features, state).size
         critic = Critic((features, *self.config.critic_sizes), key=key_critic)
@@ -222,7 +222,7 @@ class ControllerPpo(Trainer):
         done = windows / config.total_windows
         return exploration_at(config.exploration, config.last_exploration, done)
 
-    def _stagger(self, policy: SeeingPolicy, key: Key, exploration: Scalar) -> list[Lane]:
+    def _stagger(self, policy: Policy, key: Key, exploration: Scalar) -> list[Lane]:
         """Cohorts, each a window further than the one before."""
         cohorts = []
         for windows, key_cohort in enumerate(jax.random.split(key, self._cohorts)):
@@ -234,11 +234,11 @@ class ControllerPpo(Trainer):
         return cohorts
 
     @partial(jax.jit, static_argnames="self")
-    def _begin(self, policy: SeeingPolicy, key: Key) -> Lane:
+    def _begin(self, policy: Policy, key: Key) -> Lane:
         """A cohort of episodes."""
         world, count = self.world, self.config.rollouts // self._cohorts
 
-        def begin(key: Key, policy: SeeingPolicy) -> Lane:
+        def begin(key: Key, policy: Policy) -> Lane:
             observation, state = world.reset_env(key, world.default_params)
             carry = policy.initial_carry(world.senses)
             return Lane(observation, state, carry, jnp.ones((), bool), jnp.zeros(()))
@@ -248,12 +248,12 @@ class ControllerPpo(Trainer):
 
     @partial(jax.jit, static_argnames="self", donate_argnames="lanes")
     def _run_window(
-        self, policy: SeeingPolicy, lanes: Lane, key: Key, exploration: Scalar
+        self, policy: Policy, lanes: Lane, key: Key, exploration: Scalar
     ) -> tuple[Lane, Moment]:
         """A window in every lane."""
         count = len(lanes.alive)
 
-        def run(each: tuple, policy: SeeingPolicy, exploration: Scalar) -> tuple[Lane, Moment]:
+        def run(each: tuple, policy: Policy, exploration: Scalar) -> tuple[Lane, Moment]:
             def one(lane: Lane, key: Key) -> tuple[Lane, Moment]:
                 return self._run_lane(policy, lane, key, exploration)
 
@@ -262,15 +262,15 @@ class ControllerPpo(Trainer):
         return over_devices(run, (lanes, jax.random.split(key, count)), count, policy, exploration)
 
     def _run_lane(
-        self, policy: SeeingPolicy, lane: Lane, key: Key, exploration: Scalar
+        self, policy: Policy, lane: Lane, key: Key, exploration: Scalar
     ) -> tuple[Lane, Moment]:
         """A window: see, draw an action around the agent's own, do it."""
         world, hold = self.world, self.config.hold_exploration
         key_noise, key_world = jax.random.split(key)
 
         def step(now: Lane, time: Int[Array, ""]) -> tuple[Lane, Moment]:
-            seen, carry, _ = policy.see(now.observation, now.carry)
-            sums, carry = policy.control(seen, carry)
+            seen, carry, _ = policy.encode(now.observation, now.carry)
+            sums, carry = policy.decide(seen, carry)
             noise = jax.random.normal(jax.random.fold_in(key_noise, time // hold), sums.shape)
             drawn = sums + jnp.exp(exploration) * noise
             action = jnp.tanh(drawn)
@@ -386,7 +386,7 @@ class ControllerPpo(Trainer):
 
     def _policy_loss(
         self,
-        policy: SeeingPolicy,
+        policy: Policy,
         before: PyTree,
         moments: Moment,
         advantages: Float[Array, "R T"],
@@ -396,7 +396,7 @@ class ControllerPpo(Trainer):
 
         def episode(carry: PyTree, moment: Moment) -> Float[Array, " T"]:
             def step(carry: PyTree, moment: Moment) -> tuple[PyTree, Scalar]:
-                sums, carry = policy.control(moment.seen, carry)
+                sums, carry = policy.decide(moment.seen, carry)
                 return carry, log_probability(moment.drawn, sums, exploration)
 
             return jax.lax.scan(step, carry, moment)[1]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax
 
 from sensorium.errors import ConfigError, check_whole_settings
-from sensorium.policies import Policy, PolicyConfig, SeeingPolicy
+from sensorium.policies import Policy, PolicyConfig
 from sensorium.rollout import Engine, HostEngine
 from sensorium.types import Key, PyTree, Scalar
 
@@ -23,7 +23,7 @@ DrawPolicy = Callable[[Key], Policy]
 
 def check_sees(draw: DrawPolicy, what: str) -> None:
     """ConfigError unless agents have eyes that can stay as they are; `what` is the way to train."""
-    if not isinstance(jax.eval_shape(draw, jax.random.key(0)), SeeingPolicy):
+    if not isinstance(jax.eval_shape(draw, jax.random.key(0)), Policy):
         raise ConfigError(
             f"{what} is for agents of pictures with eyes and a controller: AttentionAgent, or "
             "AttentionNeuron for pictures."
@@ -80,6 +80,8 @@ class TrainingContext:
     """Runs the world that is trained in."""
     directory: Path
     """Of the run; a trainer may keep data of its own there."""
+    generations: int = 1
+    """How many the stage lasts: schedules fall over them."""
     start: Policy | None = None
     """The policy to go on from; None to begin with random weights."""
     expert: Any = None

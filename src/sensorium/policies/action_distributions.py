@@ -1,0 +1,184 @@
+"""What the outputs of a policy's last layer mean: Gaussians in [-1, 1], or independent categoricals.
+
+A policy computes `outputs`, A numbers of any size. Its `ActionDistribution` turns them into the action;
+training also draws actions from it, computes their log-probability, and compares them with those of an
+expert.
+"""
+
+import abc
+import dataclasses
+import itertools
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from sensorium.types import Action, Actions, Key, Scalar
+
+Outputs = Float[Array, " A"]
+"""Of a policy's last layer."""
+
+Drawn = Float[Array, " A"]
+"""A sample: numbers of any size of a Gaussian, one-hot vectors of categoricals."""
+
+
+class ActionDistribution(abc.ABC):
+    """A family of distributions over actions; an immutable value."""
+
+    bounded: ClassVar[bool]
+    """Whether actions lie in [-1, 1]."""
+
+    @abc.abstractmethod
+    def action(self, outputs: Outputs) -> Action:
+        """The action without exploration: the mode."""
+
+    @abc.abstractmethod
+    def draw(self, key: Key, outputs: Outputs, std: Scalar) -> Drawn:
+        """A sample; the same key gives the same noise whatever the outputs are.
+
+        Args:
+            key: Random key.
+            outputs: Of the policy.
+            std: Standard deviation, of Gaussians only.
+        """
+
+    @abc.abstractmethod
+    def to_action(self, drawn: Drawn) -> Action:
+        """The action that the world gets for a sample."""
+
+    @abc.abstractmethod
+    def feedback(self, action: Action) -> Action:
+        """What a policy remembers of an action, its own or another's."""
+
+    @abc.abstractmethod
+    def log_prob(self, drawn: Drawn, outputs: Outputs, std: Scalar) -> Scalar:
+        """Log-probability (density) of a sample, but for a constant."""
+
+    @abc.abstractmethod
+    def entropy(self, outputs: Outputs) -> Scalar:
+        """Entropy; 0 of Gaussians, whose standard deviation does not depend on the outputs."""
+
+    @abc.abstractmethod
+    def distance(
+        self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
+    ) -> Scalar:
+        """The loss of imitation: how far outputs are from the action of an expert."""
+
+    @abc.abstractmethod
+    def mixed(self, key: Key, share: Scalar, one: Action, other: Action, noise: Scalar) -> Action:
+        """An action of which `share`, from 0 to 1, is `one` and the rest `other`, with noise.
+
+        Args:
+            key: Random key.
+            share: β of DAgger.
+            one: The expert's.
+            other: The student's.
+            noise: Standard deviation of Gaussian noise; of categoricals, how often a random action is done.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian(ActionDistribution):
+    """Independent Gaussians around the outputs, squashed to [-1, 1].
+
+    The noise is added before the squashing. Added after it and cut at the ends, it would press pedals that
+    the policy wants released, and a policy that makes up for that is too fast without noise.
+    """
+
+    bounded = True
+
+    clipped: bool = False
+    """Cut at -1 and 1, as by the policies of Stable-Baselines3, instead of a tanh."""
+
+    def action(self, outputs: Outputs) -> Action:
+        return jnp.clip(outputs, -1.0, 1.0) if self.clipped else jnp.tanh(outputs)
+
+    def draw(self, key: Key, outputs: Outputs, std: Scalar) -> Drawn:
+        return outputs + std * jax.random.normal(key, outputs.shape)
+
+    def to_action(self, drawn: Drawn) -> Action:
+        return self.action(drawn)
+
+    def feedback(self, action: Action) -> Action:
+        return action
+
+    def log_prob(self, drawn: Drawn, outputs: Outputs, std: Scalar) -> Scalar:
+        return -jnp.sum(0.5 * ((drawn - outputs) / std) ** 2 + jnp.log(std))
+
+    def entropy(self, outputs: Outputs) -> Scalar:
+        del outputs
+        return jnp.zeros(())
+
+    def distance(
+        self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
+    ) -> Scalar:
+        """The logarithm: what an expert does in a hopeless state is no guide and must not count most."""
+        return jnp.log1p(jnp.mean(weights * (self.action(outputs) - wanted) ** 2))
+
+    def mixed(self, key: Key, share: Scalar, one: Action, other: Action, noise: Scalar) -> Action:
+        mean = share * one + (1 - share) * other
+        return jnp.clip(mean + noise * jax.random.normal(key, mean.shape), -1, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Categorical(ActionDistribution):
+    """Independent categoricals: the action is the logits, and the world takes the largest of each choice."""
+
+    bounded = False
+
+    choices: tuple[int, ...]
+    """How many options each choice has; their logits follow one another."""
+
+    def action(self, outputs: Outputs) -> Action:
+        return outputs
+
+    def draw(self, key: Key, outputs: Outputs, std: Scalar) -> Drawn:
+        """By the Gumbel-max trick."""
+        del std
+        return self._largest(outputs + jax.random.gumbel(key, outputs.shape))
+
+    def to_action(self, drawn: Drawn) -> Action:
+        return drawn
+
+    def feedback(self, action: Action) -> Action:
+        return self._largest(action)
+
+    def log_prob(self, drawn: Drawn, outputs: Outputs, std: Scalar) -> Scalar:
+        del std
+        return jnp.sum(drawn * self._log_shares(outputs))
+
+    def entropy(self, outputs: Outputs) -> Scalar:
+        log_shares = self._log_shares(outputs)
+        return -jnp.sum(jnp.exp(log_shares) * log_shares)
+
+    def distance(
+        self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
+    ) -> Scalar:
+        """Cross-entropy."""
+        return -jnp.sum(weights * self._largest(wanted) * self._log_shares(outputs))
+
+    def mixed(self, key: Key, share: Scalar, one: Action, other: Action, noise: Scalar) -> Action:
+        key_share, key_noise, key_random = jax.random.split(key, 3)
+        chosen = jnp.where(jax.random.bernoulli(key_share, share), one, other)
+        anything = jax.random.uniform(key_random, chosen.shape)
+        random = jax.random.bernoulli(key_noise, jnp.minimum(noise, 1.0))
+        return self._largest(jnp.where(random, anything, chosen))
+
+    def _split(self, numbers: Outputs) -> list[Array]:
+        ends = list(itertools.accumulate(self.choices))
+        return jnp.split(numbers, ends[:-1])
+
+    def _largest(self, numbers: Outputs) -> Drawn:
+        """One-hot vectors of the largest of each choice."""
+        hot = [jax.nn.one_hot(jnp.argmax(each), len(each)) for each in self._split(numbers)]
+        return jnp.concatenate(hot)
+
+    def _log_shares(self, outputs: Outputs) -> Array:
+        return jnp.concatenate([jax.nn.log_softmax(each) for each in self._split(outputs)])
+
+
+def distribution_of(actions: Actions, *, clipped: bool = False) -> ActionDistribution:
+    """The distribution for a world that takes `actions`; `clipped` is of Gaussians only."""
+    return Gaussian(clipped) if isinstance(actions, int) else Categorical(actions)

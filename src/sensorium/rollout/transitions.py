@@ -1,0 +1,170 @@
+"""What learning needs of episodes: transitions of many lanes, and what acts while they are collected.
+
+A lane is a place for episodes, one after another. A collector (`collect.py` on the device, `host_collect.py`
+on the host) steps B lanes for T steps and returns a `Segment`. What acts in the lanes is a `Behaviour`: a
+policy that explores, a student whose expert labels its steps, or two policies in turns. It also decides what
+is recorded.
+"""
+
+import abc
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from sensorium.envs import World
+from sensorium.types import Action, Key, PyTree, Sensed
+
+
+class Moment(NamedTuple):
+    """What one lane shows to a behaviour before a step."""
+
+    observation: Sensed
+    """As the policy receives it: perturbed."""
+    unperturbed: Sensed
+    """As the world shows it."""
+    sensor_of_channel: Int[Array, " N"]
+    """Which scalar sensor each channel of the observation carries, -1 for noise; of size 0 of images."""
+    truth: Float[Array, " F"]
+    """The true state for critics and experts: of a world on the device its `critic_features`, of one on the
+    host the unperturbed readings; of size 0 where there is none."""
+    world_state: PyTree
+    """The state of a world on the device; nothing on the host."""
+    advice: Float[Array, " A"]
+    """The action of an expert that acts beside a world on the host; of size 0 where there is none."""
+    lane: Int[Array, ""]
+    """Which lane it is."""
+    step: Int[Array, ""]
+    """Of the segment."""
+    key: Key
+    """Of the lane, the same for the whole segment."""
+
+    def held_key(self, steps: int) -> Key:
+        """A key that stays the same for `steps` steps of the segment, for noise that is held."""
+        return jax.random.fold_in(self.key, self.step // steps)
+
+
+class Behaviour(eqx.Module):
+    """Acts in the lanes of a collector. Policies are leaves, so that new weights compile nothing anew."""
+
+    @abc.abstractmethod
+    def initial_carry(self, world: World) -> PyTree:
+        """The memory at the start of an episode."""
+
+    @abc.abstractmethod
+    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, PyTree]:
+        """One step of one lane.
+
+        Returns:
+            The action, the new carry, and what to record of the step.
+        """
+
+    def view(self, moment: Moment, carry: PyTree) -> Float[Array, " F"]:
+        """What a critic reads of a moment; the default is the true state."""
+        del carry
+        return moment.truth
+
+
+class Transitions(NamedTuple):
+    """T steps of B lanes."""
+
+    started: Bool[Any, "T B"]
+    """Whether an episode begins with this step: the carry before it is blank."""
+    alive: Bool[Any, "T B"]
+    """Whether the step counts; after an end on the device a lane idles to the end of the segment."""
+    time: Int[Any, "T B"]
+    """Steps of the episode before this one."""
+    earned: Float[Any, "T B"]
+    """Sum of the episode's rewards before this step."""
+    reward: Float[Any, "T B"]
+    terminated: Bool[Any, "T B"]
+    """Whether the world ended the episode with this step."""
+    truncated: Bool[Any, "T B"]
+    """Whether the time limit did, or the lane was lost or cut short."""
+    view: Float[Any, "T B F"]
+    """What a critic reads before the step; see `Behaviour.view`."""
+    next_view: Float[Any, "T B F"]
+    """And after it: of the final observation where the episode ended."""
+    record: PyTree
+    """What the behaviour recorded, with leading axes T, B."""
+
+
+class Segment(NamedTuple):
+    """T steps of B lanes, and the memory before them."""
+
+    carry: PyTree
+    """Of the behaviour, with a leading axis B."""
+    transitions: Transitions
+
+
+class Collector(abc.ABC):
+    """Lanes of episodes in one world; what they collect depends on arguments and earlier calls only."""
+
+    def __init__(self, world: World, num_envs: int):
+        """Set up.
+
+        Args:
+            world: The world, perturbed or not.
+            num_envs: B, how many lanes.
+        """
+        self.world = world
+        self.num_envs = num_envs
+        self.returns: list[float] = []
+        """Of the episodes that have ended by themselves or at the time limit of the world."""
+        self.env_steps = 0
+        """Steps of episodes so far, over all lanes."""
+
+    @abc.abstractmethod
+    def collect(self, behaviour: Behaviour, num_steps: int, key: Key) -> Segment:
+        """The next `num_steps` steps of all lanes.
+
+        Args:
+            behaviour: Acts; of the same structure in all calls.
+            num_steps: T.
+            key: Random key.
+        """
+
+
+class Memory(NamedTuple):
+    """What a lane carries from step to step, beside its world."""
+
+    carry: PyTree
+    """Of the behaviour."""
+    senses: PyTree
+    """Of the perturbation."""
+
+
+def blank_memory(behaviour: Behaviour, world: World, key: Key) -> Memory:
+    """The memory at the start of an episode."""
+    senses = world.perturbation.init(key, world.raw_senses)
+    return Memory(behaviour.initial_carry(world), senses)
+
+
+def look(
+    world: World,
+    key_senses: Key,
+    memory: Memory,
+    shown: Sensed,
+    **rest: Any,
+) -> tuple[Moment, Memory]:
+    """Pass what a world shows through its perturbation.
+
+    Args:
+        world: The world.
+        key_senses: Random key.
+        memory: Of the lane, before.
+        shown: What the world shows.
+        rest: The other fields of the `Moment`.
+
+    Returns:
+        The moment, and the memory with the perturbation's new state.
+    """
+    perturbation = world.perturbation
+    observation, senses = perturbation.apply(key_senses, memory.senses, shown)
+    sensors = jnp.zeros(0, jnp.int32)
+    if isinstance(world.raw_senses, int):
+        sensors = perturbation.sources(senses, world.raw_senses)
+    moment = Moment(observation, shown, sensors, **rest)
+    return moment, memory._replace(senses=senses)

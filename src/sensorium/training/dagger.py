@@ -1,0 +1,461 @@
+"""Behaviour cloning and DAgger (Ross et al. 2011, algorithm 3.1) in one, for every policy, world and expert.
+
+A student acts in its world, an expert says at each step what it would do there, and the student learns to do
+the same from all steps of the last rounds. Before the first round the expert may act alone
+(`demonstration_rounds`); with those only, this is behaviour cloning (AN section 4.2).
+
+- The expert sees all; the student receives perturbed observations. Unperturbed ones are stored, and perturbed
+  anew each time that they are learned from.
+- Sequences of steps go through the student's memory in windows; gradients flow within a window, and there is
+  an update after each. A sequence that does not start with an episode may warm its memory up first.
+- With `freeze_encoder` the features are stored instead: to learn from an image again costs next to nothing
+  then.
+- In the first generations the expert may share in what is done (β), or a student sees little but its own
+  failures.
+
+Rounds that are needed again lie in the run's data folder, so that a run resumes bit for bit.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float, Int
+
+from sensorium.envs import World
+from sensorium.errors import ConfigError
+from sensorium.policies import Policy, as_population, features_of
+from sensorium.rollout import Behaviour, Moment, each_share, open_collector
+from sensorium.rollout.acting import Actor
+from sensorium.seeding import stream
+from sensorium.serialisation import load_arrays, save_arrays
+from sensorium.training.experts import Asked, ask
+from sensorium.training.learner import Learner, Optimizer, averaged, where
+from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
+from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
+from sensorium.types import Action, Key, PyTree, Scalar
+
+_RECEIVED = "received."  # how the names of its arrays begin in files
+
+
+@dataclasses.dataclass(frozen=True)
+class DaggerConfig(TrainerConfig):
+    """Settings of behaviour cloning and DAgger."""
+
+    may_be_zero = (
+        *("demonstration_rounds", "rollout_steps", "rollout_every", "num_rollouts"),
+        *("buffer_rounds", "beta_generations", "warm_up_steps"),
+    )
+
+    num_envs: int = 64
+    """Episodes side by side in a round."""
+    rollout_steps: int = 0
+    """Steps of each in a round; 0 for those of a whole episode."""
+    demonstration_rounds: int = 0
+    """Rounds before the first generation in which the expert acts."""
+    rollout_every: int = 1
+    """Generations from one round in which the student acts to the next; 0 for none."""
+    num_rollouts: int = 0
+    """How many of those there are at most; 0 for no limit."""
+    buffer_rounds: int = 0
+    """How many of the last rounds are learned from; 0 for all."""
+    beta_generations: int = 0
+    """Over how many generations the expert's share in what is done falls from all to nothing."""
+    action_noise: tuple[float, ...] = (0.03,)
+    """Standard deviations of the noise on what is done, dealt out to the episodes in turn; of discrete
+    actions how often a random one is done."""
+    num_batches: int = 16
+    """In a generation."""
+    batch_size: int = 64
+    """Sequences in a batch."""
+    num_steps: int = 500
+    """Of a sequence; never more than a round has."""
+    window: int = 100
+    """Steps that gradients flow back through; there is an update after each window."""
+    warm_up_steps: int = 0
+    """At the start of a sequence, which make a memory and are not learned from."""
+    freeze_encoder: bool = False
+    """Leave the encoder of the student as it is."""
+    learning_rate: float = 1e-3
+    """Of Adam, at the start; it falls along a cosine to a hundredth."""
+    action_weights: tuple[float, ...] = ()
+    """What the errors of the actions count, where they differ in size; all 1 by default."""
+    sensor_id_coef: float = 0.0
+    """Weight of an auxiliary loss: each sensor learns to tell which one it is."""
+    max_grad_norm: float = 0.5
+    """Largest norm of a gradient."""
+    ema_decay: float = 0.0
+    """Of what acts, is tested and kept: an exponential moving average of the student after each update."""
+
+    def build(self, context: TrainingContext) -> "Dagger":
+        """Set up the trainer.
+
+        Raises:
+            ConfigError: There is no expert, it does not fit the world, or settings do not fit.
+        """
+        world = context.engine.world
+        asked, actor = ask(context.expert, world, "DAgger")
+        config = dataclasses.replace(self, rollout_steps=self.rollout_steps or world.max_steps)
+        config = dataclasses.replace(config, num_steps=min(self.num_steps, config.rollout_steps))
+        config.check(world)
+        return Dagger(config, context, asked, actor)
+
+    def check(self, world: World) -> None:
+        """ConfigError if settings do not fit each other or the world."""
+        if not self.demonstration_rounds and not self.rollout_every:
+            raise ConfigError(
+                "DAgger needs rounds to learn from; demonstration_rounds and rollout_every are 0."
+            )
+        if self.num_steps % self.window:
+            raise ConfigError(
+                f"Sequences of {self.num_steps} steps do not divide into windows of {self.window}."
+            )
+        if self.warm_up_steps >= self.num_steps:
+            raise ConfigError(
+                f"Sequences of {self.num_steps} steps leave nothing after {self.warm_up_steps} to warm up."
+            )
+        if not self.action_noise or min(self.action_noise) < 0:
+            raise ConfigError("action_noise needs standard deviations from 0 on, at least one.")
+        if self.action_weights and len(self.action_weights) != world.num_actions:
+            raise ConfigError(
+                f"There are {len(self.action_weights)} action_weights for {world.num_actions} action(s)."
+            )
+
+
+class DaggerState(NamedTuple):
+    """All that a run needs to go on, beside the rounds in its data folder."""
+
+    learner: Learner
+    generation: Int[Array, ""]
+    key: Key
+
+
+class Labelled(NamedTuple):
+    """What is recorded of T steps of B lanes."""
+
+    received: PyTree
+    """The observation without perturbation, or the features of the student if its encoder is frozen."""
+    action: Float[Any, "..."]
+    """What was done."""
+    expert_action: Float[Any, "..."]
+
+
+class Round(NamedTuple):
+    """A round of rollouts."""
+
+    labelled: Labelled
+    started: Bool[Any, "T B"]
+    alive: Bool[Any, "T B"]
+
+
+class Following(Behaviour):
+    """A student, and an expert that says what it would do."""
+
+    student: Policy
+    expert: Asked
+    beta: Scalar
+    """The expert's share in what is done."""
+    noise: Float[Array, " lanes"]
+    freeze_encoder: bool = eqx.field(static=True)
+
+    def initial_carry(self, world: World) -> PyTree:
+        """Of both."""
+        return self.student.initial_carry(world.senses), self.expert.initial_carry(world)
+
+    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, Labelled]:
+        """Do a mixture of what both would do, with noise."""
+        student, expert = self.student, self.expert
+        carry, of_expert = carry
+        expert_action, of_expert = expert.act(moment, of_expert)
+        features, carry, _ = student.encode(moment.observation, carry)
+        outputs, carry = student.decide(features, carry)
+        distribution = student.distribution
+        action = distribution.mixed(
+            moment.held_key(1),
+            self.beta,
+            expert_action,
+            distribution.action(outputs),
+            self.noise[moment.lane],
+        )
+        record = Labelled(
+            features if self.freeze_encoder else moment.unperturbed, action, expert_action
+        )
+        return action, (student.told(carry, action), expert.told(of_expert, action)), record
+
+
+class Dagger(Trainer):
+    """DAgger of one student."""
+
+    def __init__(
+        self, config: DaggerConfig, context: TrainingContext, expert: Asked, actor: Actor | None
+    ):
+        """Set up; see `DaggerConfig.build`."""
+        self.config, self.draw, self.engine = config, context.draw, context.engine
+        self.world: World = context.engine.world
+        self.directory: Path = context.directory
+        self.expert, self._actor = expert, actor
+        self._weights = np.array(
+            config.action_weights or [1.0] * self.world.num_actions, np.float32
+        )
+        windows = config.num_steps // config.window
+        updates = context.generations * config.num_batches * windows
+        self._optimizer = Optimizer(
+            optax.cosine_decay_schedule(config.learning_rate, updates, 0.01),
+            config.max_grad_norm,
+            config.ema_decay,
+        )
+        self._structure = self._structure_of_received()
+        self._rounds: dict[int, Round] = {}  # those at hand, by number
+        self._env_steps = 0  # simulated in this generation
+        self._returns: list[float] = []
+
+    def init(self, key: Key) -> DaggerState:
+        key, key_student, key_probe = jax.random.split(key, 3)
+        model = with_probe(
+            self.draw(key_student), self.world.senses, self.world.raw_senses, key_probe
+        )
+        return DaggerState(self._optimizer.init(model), jnp.zeros((), jnp.int32), key)
+
+    def step(self, state: DaggerState) -> tuple[DaggerState, Metrics]:
+        """The rounds that are due, then the batches of a generation."""
+        config = self.config
+        self._env_steps, self._returns = 0, []
+        key, key_choice, key_batches = jax.random.split(state.key, 3)
+        rounds = self._gather(state)
+        random = np.random.default_rng(np.asarray(jax.random.key_data(key_choice)))
+        learner, figures = state.learner, []
+        for number, batch in enumerate(sequences(rounds, config, random)):
+            key_batch = jax.random.fold_in(key_batches, number)
+            learner, figure = self._learn(learner, *batch, key_batch)
+            figures.append(figure)
+        state = DaggerState(learner, state.generation + 1, key)
+        reached = {}
+        if self._returns:
+            returns = jnp.asarray(self._returns)
+            reached = {"best": jnp.max(returns), "mean": jnp.mean(returns)}
+        reached["rounds"] = jnp.asarray(len(rounds))
+        return state, Metrics(self._env_steps, averaged(figures) | reached)
+
+    def candidates(self, state: DaggerState) -> Policy:
+        """The student, or the average of the last ones."""
+        return as_population(state.learner.average.policy)
+
+    def _gather(self, state: DaggerState) -> list[Round]:
+        """The rounds that the generation learns from, whether collected now or before."""
+        config, generation = self.config, int(state.generation)
+        first, every = config.demonstration_rounds, config.rollout_every
+        # Without demonstrations the student acts before the first generation
+        due = generation // every + (not first) if every else 0
+        due = min(due, config.num_rollouts or due)
+        numbers = list(range(first + due))[-config.buffer_rounds :]
+        for number in numbers:
+            if number not in self._rounds:
+                self._rounds[number] = self._round(number, state)
+        self._rounds = {number: self._rounds[number] for number in numbers}
+        return list(self._rounds.values())
+
+    def _round(self, number: int, state: DaggerState) -> Round:
+        """A round, from its file if it was collected before."""
+        config, key = self.config, jax.random.fold_in(stream(state.key, "round"), number)
+        file = self.directory / f"round-{number:03d}.safetensors"
+        again = (config.buffer_rounds, config.rollout_every) != (1, 1)  # whether it is needed again
+        if again and file.exists():
+            return self._from_arrays(load_arrays(file))
+        beta = 1.0 if number < config.demonstration_rounds else self._beta(int(state.generation))
+        behaviour = Following(
+            state.learner.average.policy,
+            self.expert,
+            jnp.asarray(beta, jnp.float32),
+            jnp.asarray(np.resize(np.array(config.action_noise, np.float32), config.num_envs)),
+            config.freeze_encoder,
+        )
+        key_lanes, key_steps = jax.random.split(key)
+        collector = open_collector(
+            self.engine, config.num_envs, key_lanes, cut_first=False, expert=self._actor
+        )
+        steps = collector.collect(behaviour, config.rollout_steps, key_steps).transitions
+        self._env_steps += collector.env_steps
+        self._returns += collector.returns
+        collected = Round(steps.record, steps.started, steps.alive)
+        if again:
+            save_arrays(file, _to_arrays(collected))
+        return collected
+
+    def _structure_of_received(self) -> Any:
+        """The tree structure of `Labelled.received`."""
+        if not self.config.freeze_encoder:
+            return jax.tree.structure(0)
+        student = eqx.filter_eval_shape(self.draw, jax.random.key(0))
+        return jax.tree.structure(features_of(student, self.world.senses))
+
+    def _beta(self, generation: int) -> float:
+        """The expert's share: all in the first generation, nothing after so many."""
+        last = self.config.beta_generations
+        return max(1 - generation / last, 0.0) if last else 0.0
+
+    def _learn(
+        self, learner: Learner, batch: Round, counts: Float[Any, "T B"], key: Key
+    ) -> tuple[Learner, dict[str, Scalar]]:
+        """One batch: an update after each window, memories carried from window to window."""
+        config = self.config
+        key_senses, key_steps = jax.random.split(key)
+        keys = jax.random.split(key_senses, config.batch_size)
+        memory = self._blank(learner.model.policy, keys)
+        figures = []
+        # Compiled one by one: all updates in one loop of XLA take four times as long on a CPU
+        for number, start in enumerate(range(0, config.num_steps, config.window)):
+            window, weights = jax.tree.map(
+                lambda leaf, at=start: leaf[at : at + config.window], (batch, counts)
+            )
+            weights = weights / max(weights.sum(), 1.0)
+            lanes = (memory, window, weights, jnp.arange(config.batch_size))
+            key_window = jax.random.fold_in(key_steps, number)
+            of_shares, memory = self._gradients(lanes, learner.model, key_window)
+            memory = jax.tree.map(lambda leaf: jnp.concatenate([*leaf], -1), memory)
+            # Taken from the devices before their sum: see `each_share`
+            gradient, figure = jax.tree.map(lambda leaf: np.asarray(leaf).sum(0), of_shares)
+            learner = self._update(learner, gradient)
+            figures.append(figure)
+        return learner, averaged(figures)
+
+    @partial(jax.jit, static_argnames="self")
+    def _blank(self, student: Policy, keys: Array) -> PyTree:
+        """Memories at the start of sequences, on the last axis: of the student and of the perturbation."""
+        return jax.vmap(partial(self._blank_lane, student), out_axes=-1)(keys)
+
+    def _blank_lane(self, student: Policy, key: Key) -> PyTree:
+        senses: PyTree = ()
+        if not self.config.freeze_encoder:
+            senses = self.world.perturbation.init(key, self.world.raw_senses)
+        return student.initial_carry(self.world.senses), senses
+
+    @partial(jax.jit, static_argnames="self")
+    def _gradients(self, lanes: tuple, model: Probed, key: Key) -> tuple[tuple, PyTree]:
+        """For each device's share of a batch: gradient and figures, and the memories after the window."""
+
+        def share(lanes: tuple, model: Probed, key: Key) -> tuple[tuple, PyTree]:
+            loss = eqx.filter_grad(self.imitation_loss, has_aux=True)
+            gradient, (figures, memory) = loss(model, *lanes, key)
+            return (gradient, figures), memory
+
+        return each_share(share, lanes, model, key)
+
+    @partial(jax.jit, static_argnames="self")
+    def _update(self, learner: Learner, gradient: Probed) -> Learner:
+        return self._optimizer.update(learner, gradient)
+
+    def imitation_loss(
+        self,
+        model: Probed,
+        memory: PyTree,
+        window: Round,
+        weights: Float[Array, "T B"],
+        lanes: Int[Array, " B"],
+        key: Key,
+    ) -> tuple[Scalar, tuple[dict[str, Scalar], PyTree]]:
+        """How far the student is from the expert along a window.
+
+        Args:
+            model: The student, and the probe of its sensors.
+            memory: Before the window, the lanes on the last axis.
+            window: Its steps; of every array the lanes are the last axis.
+            weights: Of the steps.
+            lanes: Which they are of the batch: their perturbations are drawn by that.
+            key: Of the perturbations.
+
+        Returns:
+            The loss, a weighted sum; figures, and the memory after the window.
+        """
+        config, student, perturbation = self.config, model.policy, self.world.perturbation
+        distribution = student.distribution
+
+        def one(
+            lane: Array, key: Key, memory: PyTree, started: Array, now: Labelled
+        ) -> tuple[PyTree, tuple[Scalar, Scalar]]:
+            key_start, key_senses = jax.random.split(jax.random.fold_in(key, lane))
+            carry, senses = where(started, self._blank_lane(student, key_start), memory)
+            features, identity = now.received, jnp.zeros(())
+            if not config.freeze_encoder:
+                received, senses = perturbation.apply(key_senses, senses, now.received)
+                features, carry, _ = student.encode(received, carry)
+                if config.sensor_id_coef:
+                    sources = perturbation.sources(senses, self.world.raw_senses)
+                    identity = identity_loss(model.probe, student.sensor_features(carry), sources)
+            outputs, carry = student.decide(features, carry)
+            apart = distribution.distance(outputs, now.expert_action, self._weights)
+            return (student.told(carry, now.action), senses), (apart, identity)
+
+        def step(memory: PyTree, now: tuple) -> tuple[PyTree, tuple[Array, Array]]:
+            key, started, labelled = now
+            return jax.vmap(one, in_axes=(0, None, -1, -1, -1), out_axes=-1)(
+                lanes, key, memory, started, labelled
+            )
+
+        keys = jax.random.split(key, len(weights))
+        memory, (apart, identity) = jax.lax.scan(
+            step, memory, (keys, window.started, window.labelled)
+        )
+        loss = jnp.sum(weights * apart)
+        figures = {"loss": loss}
+        if config.sensor_id_coef:
+            figures["sensor_id_loss"] = jnp.sum(weights * identity)
+            loss += config.sensor_id_coef * figures["sensor_id_loss"]
+        return loss, (figures, jax.lax.stop_gradient(memory))
+
+    def _from_arrays(self, arrays: dict[str, np.ndarray]) -> Round:
+        leaves = [arrays[name] for name in sorted(arrays) if name.startswith(_RECEIVED)]
+        received = jax.tree.unflatten(self._structure, leaves)
+        labelled = Labelled(received, arrays["action"], arrays["expert_action"])
+        return Round(labelled, arrays["started"], arrays["alive"])
+
+
+def _to_arrays(collected: Round) -> dict[str, np.ndarray]:
+    leaves = jax.tree.leaves(collected.labelled.received)
+    return {
+        **{f"{_RECEIVED}{number:03d}": leaf for number, leaf in enumerate(leaves)},
+        "action": collected.labelled.action,
+        "expert_action": collected.labelled.expert_action,
+        "started": collected.started,
+        "alive": collected.alive,
+    }
+
+
+def sequences(
+    rounds: list[Round], config: DaggerConfig, random: np.random.Generator
+) -> Iterator[tuple[Round, Float[Any, "T B"]]]:
+    """The batches of a generation, drawn from all steps of some rounds.
+
+    Each sequence contains a step of its own. These are spread evenly over all steps that count, so that
+    sequences as long as a round, and as many as there are lanes, are each lane once.
+
+    Yields:
+        A batch, and which of its steps count: none of a warm-up or after an end. Lanes are the last axis.
+    """
+    total, steps = config.num_batches * config.batch_size, len(rounds[0].alive)
+    places = [np.argwhere(each.alive.T) for each in rounds]  # lane by lane
+    number = np.repeat(np.arange(len(rounds)), [len(each) for each in places])
+    lane, time = np.concatenate(places).T
+    chosen = ((np.arange(total) + random.random()) * (len(time) / total)).astype(int)
+    chosen = random.permutation(np.minimum(chosen, len(time) - 1))
+    before = random.integers(config.warm_up_steps, config.num_steps, total)
+    first = (time[chosen] - before).clip(0, steps - config.num_steps)
+    span = np.arange(config.num_steps)
+
+    def stretch(place: int, begins: int) -> Round:
+        at = slice(begins, begins + config.num_steps), lane[place]
+        return jax.tree.map(lambda leaf: leaf[at], rounds[number[place]])
+
+    for start in range(0, total, config.batch_size):
+        part = slice(start, start + config.batch_size)
+        stretches = [stretch(*each) for each in zip(chosen[part], first[part], strict=True)]
+        batch = jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *stretches)
+        known = np.logical_or.accumulate(batch.started, axis=0)
+        warm = known | (span[:, None] >= config.warm_up_steps)
+        yield batch, (batch.alive & warm).astype(np.float32)

@@ -1,0 +1,169 @@
+"""Experts, whose actions a student learns: policies, models of Stable-Baselines3, functions of the state."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.sb3 import check_spaces
+from sensorium.envs import World
+from sensorium.errors import ConfigError
+from sensorium.perturbations import Identity
+from sensorium.policies import Policy
+from sensorium.rollout import Moment, by_kind, truth_size
+from sensorium.rollout.acting import Actor
+from sensorium.types import Action, PyTree
+
+
+class Sb3Model(NamedTuple):
+    """A model of Stable-Baselines3 or sb3-contrib as an expert."""
+
+    model: Any
+    statistics: Any = None
+    """The `VecNormalize` that it was trained behind; None if there was none."""
+
+
+StateFunction = Callable[[Any], Action]
+"""Computes an action from the state of a world on the device, in JAX."""
+
+Expert = Policy | Sb3Model | Actor | StateFunction
+"""What a stage can learn from. An `Actor` acts in many environments on the host at a time."""
+
+
+class Asked(eqx.Module):
+    """An expert as a behaviour asks it, moment by moment."""
+
+    policy: Policy | None
+    """The expert, if it is a policy; nothing if it is a function, or acts on the host."""
+    function: StateFunction | None = eqx.field(static=True)
+    reads_truth: bool = eqx.field(static=True)
+    """Whether the policy reads the true state instead of the unperturbed observation."""
+
+    def initial_carry(self, world: World) -> PyTree:
+        """Its memory at the start of an episode."""
+        if self.policy is None:
+            return ()
+        return self.policy.initial_carry(
+            truth_size(world) if self.reads_truth else world.raw_senses
+        )
+
+    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree]:
+        """The action that it would take, and its memory."""
+        if self.policy is None:
+            advice = self.function(moment.world_state) if self.function else moment.advice
+            return advice, carry
+        shown = moment.truth if self.reads_truth else moment.unperturbed
+        action, carry, _ = self.policy.step(shown, carry)
+        return action, carry
+
+    def told(self, carry: PyTree, action: Action) -> PyTree:
+        """Its memory after `action` was taken."""
+        return carry if self.policy is None else self.policy.told(carry, action)
+
+
+def ask(expert: Expert | None, world: World, what: str) -> tuple[Asked, Actor | None]:
+    """An expert as a behaviour asks it, and the actor that gives its advice, if it acts on the host.
+
+    Args:
+        expert: What is to be learned from.
+        world: Where.
+        what: The way to train, for errors.
+
+    Raises:
+        ConfigError: There is none, or it was made for other observations or actions.
+    """
+    if expert is None:
+        raise ConfigError(f"{what} needs an expert; name one with --expert.")
+    if isinstance(expert, Policy):
+        return _ask_policy(expert, world), None
+
+    def on_device(device: World) -> tuple[Asked, Actor | None]:
+        if isinstance(expert, Sb3Model | Actor) or not callable(expert):
+            raise ConfigError(
+                f"{what} in a world on the device learns from a policy of ours, or from a function of its "
+                "state; models of Stable-Baselines3 are experts in worlds on the host."
+            )
+        return Asked(None, expert, False), None
+
+    def on_host(host: HostWorld) -> tuple[Asked, Actor | None]:
+        bare = dataclasses.replace(host, perturbation=Identity())
+        actor = (
+            Sb3Actor(expert.model, bare, expert.statistics)
+            if isinstance(expert, Sb3Model)
+            else expert
+        )
+        if not isinstance(actor, Actor):
+            raise ConfigError(
+                f"{what} in a world on the host learns from a policy of ours, a model of "
+                f"Stable-Baselines3 or an Actor, not from a {type(expert).__name__}."
+            )
+        return Asked(None, None, False), actor
+
+    return by_kind(world, on_device, on_host)
+
+
+def _ask_policy(policy: Policy, world: World) -> Asked:
+    """A policy reads the observation without perturbation if it can, or else the true state."""
+    reads_truth = not policy.takes(world.raw_senses)
+    if reads_truth:
+        # Raises what does not fit; where there is no true state, the observation itself is what does not
+        policy.initial_carry(truth_size(world) or world.raw_senses)
+    if policy.num_actions != world.num_actions:
+        raise ConfigError(
+            f"The expert has {policy.num_actions} action(s), but the world takes {world.num_actions}."
+        )
+    return Asked(policy, None, reads_truth)
+
+
+class Sb3Actor(Actor):
+    """A model of Stable-Baselines3 or sb3-contrib, with its recurrent state if it has one."""
+
+    def __init__(self, model: Any, world: HostWorld, statistics: Any = None):
+        """Take a model as the expert of a world.
+
+        Args:
+            model: From `sb3.load_model`.
+            world: Whose observations and actions it takes.
+            statistics: The `VecNormalize` that it was trained behind; None if there was none.
+
+        Raises:
+            ConfigError: It, or its statistics, were made for other spaces.
+        """
+        check_spaces(model, world)
+        if statistics is not None:
+            _check_statistics(statistics, world)
+        self._model, self._world = model, world
+        self._normalised = statistics.normalize_obs if statistics is not None else np.asarray
+        self._state: Any = None
+
+    def act(
+        self,
+        started: Bool[np.ndarray, " L"],
+        episodes: Int[np.ndarray, " L"],
+        observations: np.ndarray,
+    ) -> Float[np.ndarray, "L A"]:
+        actions, self._state = self._model.predict(
+            self._normalised(observations), self._state, started, deterministic=True
+        )
+        return self._world.from_env_actions(actions)
+
+
+def _check_statistics(statistics: Any, world: HostWorld) -> None:
+    """Refuse what VecNormalize noted of other observations, or what cannot be used."""
+    if not statistics.norm_obs:
+        return
+    noted, shape = statistics.obs_rms, world.raw_observation_shape
+    if not hasattr(noted, "mean") or np.shape(noted.mean) != shape:
+        whose = f"shape {np.shape(noted.mean)}" if hasattr(noted, "mean") else "a Dict"
+        raise ConfigError(
+            f"The statistics of VecNormalize are of observations of {whose}, and {world.name} shows {shape}: "
+            "name others with --vecnormalize FILE, or say none."
+        )
+    if not np.isfinite(statistics.normalize_obs(np.zeros((1, *shape), np.float32))).all():
+        raise ConfigError(
+            "The statistics of VecNormalize hold NaN or infinity, or a variance below zero."
+        )

@@ -1,0 +1,152 @@
+"""What every way of learning by gradients is made of: optimizer, schedules, moving averages."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Bool, Float
+
+from sensorium.types import PyTree, Scalar
+
+
+class Learner(NamedTuple):
+    """Parameters in training."""
+
+    model: PyTree
+    """What gradients change."""
+    average: PyTree
+    """Exponential moving average of `model`."""
+    optimizer: PyTree
+
+
+class Optimizer:
+    """Adam with clipped gradients and a learning rate that falls over the whole stage."""
+
+    def __init__(
+        self,
+        rate: float | Callable[[Array], Array],
+        max_grad_norm: float,
+        ema_decay: float = 0.0,
+        **adam: Any,
+    ):
+        """Set up.
+
+        Args:
+            rate: The learning rate, or a schedule over updates.
+            max_grad_norm: Largest norm of a gradient.
+            ema_decay: Of the average; 0 for the model itself.
+            adam: Further arguments of `optax.adam`.
+        """
+        self._ema_decay = ema_decay
+        self._transform = optax.chain(
+            optax.clip_by_global_norm(max_grad_norm), optax.adam(rate, **adam)
+        )
+
+    def init(self, model: PyTree) -> Learner:
+        """A learner that has learned nothing yet."""
+        return Learner(model, model, self._transform.init(eqx.filter(model, eqx.is_inexact_array)))
+
+    def update(self, learner: Learner, gradient: PyTree) -> Learner:
+        """One update. What has no gradient, such as a frozen encoder, stays as it is to the last bit."""
+        updates, optimizer = self._transform.update(gradient, learner.optimizer)
+        model = eqx.apply_updates(learner.model, updates)
+        return Learner(model, moving_average(learner.average, model, self._ema_decay), optimizer)
+
+
+def moving_average(average: PyTree, model: PyTree, decay: float) -> PyTree:
+    """An exponential moving average after one more model; weights that do not change stay the same bits."""
+    if not decay:
+        return model
+    return jax.tree.map(
+        lambda old, new: old + (1 - decay) * (new - old) if eqx.is_inexact_array(new) else new,
+        average,
+        model,
+    )
+
+
+def falling(first: float, last: float, updates: int) -> Callable[[Array], Array]:
+    """A learning rate that falls from `first` to a share `last` of it along a line, over so many updates."""
+    return optax.linear_schedule(first, first * last, updates)
+
+
+def geometric(first: float, last: float, done: Scalar) -> Scalar:
+    """A number that falls from `first` to `last` by the same factor in each step.
+
+    Args:
+        first: At the start.
+        last: At the end, and after it.
+        done: How much of the way is behind: from 0 to 1, or more.
+    """
+    return first * (last / first) ** jnp.minimum(done, 1.0)
+
+
+def to_batch_last(tree: PyTree, lanes: Any) -> PyTree:
+    """The transitions of some lanes, (T, B, ...), with the lanes on the last axis: fastest on a CPU."""
+    return jax.tree.map(lambda leaf: np.moveaxis(leaf[:, lanes], 1, -1), tree)
+
+
+def mean_over(valid: Bool[Any, "..."], values: Float[Any, "..."]) -> Scalar:
+    """The mean of those values that count."""
+    return jnp.sum(jnp.where(valid, values, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
+
+
+def averaged(figures: list[dict[str, Any]]) -> dict[str, Scalar]:
+    """The means of the figures of several updates."""
+    names = figures[0] if figures else {}
+    return {
+        name: jnp.asarray(np.mean([np.asarray(each[name]) for each in figures])) for name in names
+    }
+
+
+def where(condition: Array, new: PyTree, old: PyTree) -> PyTree:
+    """One tree or the other."""
+    return jax.tree.map(lambda new, old: jnp.where(condition, new, old), new, old)
+
+
+class RewardScale(NamedTuple):
+    """Running moments of discounted returns; rewards are divided by their standard deviation."""
+
+    count: Float[Any, ""]
+    mean: Float[Any, ""]
+    squares: Float[Any, ""]
+
+    @classmethod
+    def unknown(cls) -> "RewardScale":
+        """Of no steps yet."""
+        return cls(*(jnp.zeros(()) for _ in range(3)))
+
+    @property
+    def deviation(self) -> Any:
+        """The standard deviation; 1 as long as nothing is known."""
+        return np.sqrt(self.squares / self.count + 1e-8) if self.count else np.float32(1.0)
+
+
+class Discounter:
+    """Discounted returns of lanes, for their `RewardScale`; kept from segment to segment."""
+
+    def __init__(self, discount: float, num_envs: int):
+        self._discount = discount
+        self._sums = np.zeros(num_envs)
+
+    def update(
+        self,
+        scale: RewardScale,
+        rewards: Float[Any, "T B"],
+        done: Bool[Any, "T B"],
+        alive: Bool[Any, "T B"],
+    ) -> RewardScale:
+        """What is known after a segment."""
+        count, mean, squares = (float(value) for value in scale)
+        for reward, over, counts in zip(rewards, done, alive, strict=True):
+            self._sums = np.where(counts, self._discount * self._sums + reward, 0.0)
+            if some := int(counts.sum()):
+                now = self._sums[counts]
+                away, new = now.mean() - mean, count + some
+                squares += now.var() * some + away**2 * count * some / new
+                mean, count = mean + away * some / new, new
+            self._sums = np.where(over, 0.0, self._sums)
+        return RewardScale(*(jnp.asarray(value, jnp.float32) for value in (count, mean, squares)))

@@ -1,0 +1,443 @@
+"""Proximal policy optimisation (Schulman et al. 2017) for policies with memory, in every world.
+
+Lanes of episodes run side by side (`rollout/transitions.py`). After each segment the policy goes through what
+it received once more, from the memory that it had then, and gradients flow back through the whole segment.
+With `freeze_encoder` the features of each observation are computed once, when it is collected, and only what
+comes after the encoder learns: next to nothing beside looking at an image.
+
+The critic reads the true state where the world offers it, and the features of the policy where it does not;
+beside that the time, and what the episode has earned so far. It is thrown away after training.
+
+Each generation starts its episodes anew, so that a run resumes bit for bit from the state of the learner.
+"""
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from sensorium.envs import World
+from sensorium.errors import ConfigError
+from sensorium.policies import Policy, as_population, features_of
+from sensorium.rollout import (
+    Behaviour,
+    Collector,
+    Moment,
+    Segment,
+    Transitions,
+    each_share,
+    open_collector,
+    truth_size,
+)
+from sensorium.training.critic import Critic, estimate_advantages
+from sensorium.training.learner import (
+    Discounter,
+    Learner,
+    Optimizer,
+    RewardScale,
+    averaged,
+    falling,
+    geometric,
+    mean_over,
+    moving_average,
+    to_batch_last,
+    where,
+)
+from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
+from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
+from sensorium.types import Action, Key, PyTree, Scalar, Sensed
+
+
+@dataclasses.dataclass(frozen=True)
+class PpoConfig(TrainerConfig):
+    """Settings of PPO."""
+
+    may_be_zero = ("critic_iterations",)
+
+    num_envs: int = 64
+    """Episodes side by side."""
+    num_steps: int = 64
+    """Steps of each in an iteration, through which gradients flow; then it is learned from them."""
+    num_iterations: int = 32
+    """In a generation."""
+    num_epochs: int = 10
+    """How often each iteration is learned from."""
+    num_minibatches: int = 8
+    """Into which the episodes of an iteration are divided, for an update each."""
+    learning_rate: float = 3e-4
+    """Of the policy, at the start; it falls to zero along a line."""
+    critic_learning_rate: float = 1e-3
+    """Of the critic; likewise."""
+    critic_sizes: tuple[int, ...] = (128, 128)
+    """Hidden layers of the critic."""
+    critic_iterations: int = 4
+    """At the start, in which only the critic learns: the policy may be good already."""
+    freeze_encoder: bool = False
+    """Leave the encoder of the policy as it is."""
+    discount: float = 0.99
+    """γ, for each step of the world."""
+    gae_lambda: float = 0.9
+    """λ of generalised advantage estimation."""
+    clip_epsilon: float = 0.4
+    """ε: how far an update may move the probability of an action."""
+    entropy_coef: float = 0.0
+    """Weight of the entropy of discrete actions."""
+    action_std: float = 0.3
+    """Standard deviation of the noise on continuous actions, before they are squashed, at the start."""
+    last_action_std: float = 0.1
+    """The same at the end. It falls by the same factor each iteration: left to the gradient it falls too
+    soon."""
+    hold_noise: int = 4
+    """Steps for which the same noise is added."""
+    sensor_id_coef: float = 0.0
+    """Weight of an auxiliary loss: each sensor learns to tell which one it is."""
+    max_grad_norm: float = 0.5
+    """Largest norm of a gradient."""
+    ema_decay: float = 0.0
+    """Of what is tested and kept: an exponential moving average of the policy after each iteration."""
+
+    def build(self, context: TrainingContext) -> "Ppo":
+        """Set up the trainer; ConfigError where settings do not fit."""
+        if self.num_envs % self.num_minibatches:
+            raise ConfigError(
+                f"{self.num_envs} environments do not divide into {self.num_minibatches} minibatches."
+            )
+        return Ppo(self, context)
+
+
+class PpoState(NamedTuple):
+    """All that a run needs to go on."""
+
+    learner: Learner
+    critic: Learner
+    scale: RewardScale
+    iterations: Int[Array, ""]
+    key: Key
+
+
+class Explored(NamedTuple):
+    """What is recorded of a step."""
+
+    received: PyTree
+    """The observation, or its features if the encoder is frozen."""
+    sensor_of_channel: Int[Array, "..."]
+    drawn: Float[Array, "..."]
+    log_prob: Float[Array, "..."]
+
+
+class Exploring(Behaviour):
+    """A policy that draws its actions."""
+
+    policy: Policy
+    std: Scalar
+    hold_noise: int = eqx.field(static=True)
+    freeze_encoder: bool = eqx.field(static=True)
+
+    def initial_carry(self, world: World) -> PyTree:
+        """That of the policy."""
+        return self.policy.initial_carry(world.senses)
+
+    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, Explored]:
+        """Draw an action."""
+        policy, distribution = self.policy, self.policy.distribution
+        features, carry, _ = policy.encode(moment.observation, carry)
+        outputs, carry = policy.decide(features, carry)
+        drawn = distribution.draw(moment.held_key(self.hold_noise), outputs, self.std)
+        action = distribution.to_action(drawn)
+        record = Explored(
+            features if self.freeze_encoder else moment.observation,
+            moment.sensor_of_channel,
+            drawn,
+            distribution.log_prob(drawn, outputs, self.std),
+        )
+        return action, policy.told(carry, action), record
+
+    def view(self, moment: Moment, carry: PyTree) -> Float[Array, " F"]:
+        """The true state, or the features of the policy."""
+        if moment.truth.size:
+            return moment.truth
+        return flat_features(self.policy, moment.observation, carry)
+
+
+def flat_features(policy: Policy, observation: Sensed, carry: PyTree) -> Float[Array, " F"]:
+    """The features of an observation as one vector."""
+    features = policy.encode(observation, carry)[0]
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(features)])
+
+
+def num_features(policy: Policy, world: World) -> int:
+    """How many they are in a world."""
+    return sum(leaf.size for leaf in jax.tree.leaves(features_of(policy, world.senses)))
+
+
+class Batch(NamedTuple):
+    """The episodes of a minibatch, on the last axis of every array."""
+
+    carry: PyTree
+    """Memory of the policy before the segment."""
+    started: Bool[Any, "T B"]
+    alive: Bool[Any, "T B"]
+    record: Explored
+    inputs: Float[Any, "T F B"]
+    """Of the critic."""
+    advantages: Float[Any, "T B"]
+    targets: Float[Any, "T B"]
+    """Of the critic."""
+
+
+class Ppo(Trainer):
+    """PPO of one policy in one world."""
+
+    def __init__(self, config: PpoConfig, context: TrainingContext):
+        """Set up; see `PpoConfig.build`."""
+        self.config, self.draw, self.engine = config, context.draw, context.engine
+        self.world: World = context.engine.world
+        self._iterations = context.generations * config.num_iterations
+        updates = self._iterations * config.num_epochs * config.num_minibatches
+        self._optimizer, self._critic_optimizer = (
+            Optimizer(falling(rate, 0.0, updates), config.max_grad_norm, eps=1e-5)
+            for rate in (config.learning_rate, config.critic_learning_rate)
+        )
+
+    def init(self, key: Key) -> PpoState:
+        """The policy to begin with, and a critic that knows nothing."""
+        key, key_policy, key_probe, key_critic = jax.random.split(key, 4)
+        policy = self.draw(key_policy)
+        model = with_probe(policy, self.world.senses, self.world.raw_senses, key_probe)
+        size = truth_size(self.world) or num_features(policy, self.world)
+        critic = Critic((2 + size, *self.config.critic_sizes), key=key_critic)
+        return PpoState(
+            learner=self._optimizer.init(model),
+            critic=self._critic_optimizer.init(critic),
+            scale=RewardScale.unknown(),
+            iterations=jnp.zeros((), jnp.int32),
+            key=key,
+        )
+
+    def step(self, state: PpoState) -> tuple[PpoState, Metrics]:
+        """`num_iterations` times: collect, learn."""
+        config = self.config
+        key, key_generation = jax.random.split(state.key)
+        state = state._replace(key=key)
+        key_lanes, key_iterations = jax.random.split(key_generation)
+        collector = open_collector(self.engine, config.num_envs, key_lanes)
+        discounter = Discounter(config.discount, config.num_envs)
+        figures = []
+        for number in range(config.num_iterations):
+            key_collect, key_learn = jax.random.split(jax.random.fold_in(key_iterations, number))
+            std = self._std(state.iterations)
+            behaviour = self._behaviour(state.learner.model.policy, std)
+            segment = collector.collect(behaviour, config.num_steps, key_collect)
+            state, figure = self._learn(state, segment, discounter, std, key_learn)
+            figures.append(figure)
+        return state, metrics_of(collector, figures)
+
+    def candidates(self, state: PpoState) -> Policy:
+        """What the policy does without exploration."""
+        return as_population(state.learner.average.policy)
+
+    def _std(self, iterations: Int[Array, ""]) -> Scalar:
+        """Standard deviation of continuous actions."""
+        config = self.config
+        return geometric(config.action_std, config.last_action_std, iterations / self._iterations)
+
+    def _behaviour(self, policy: Policy, std: Scalar) -> Exploring:
+        return Exploring(policy, std, self.config.hold_noise, self.config.freeze_encoder)
+
+    def _learn(
+        self, state: PpoState, segment: Segment, discounter: Discounter, std: Scalar, key: Key
+    ) -> tuple[PpoState, dict[str, Scalar]]:
+        """Epochs over one segment."""
+        config, (carry, steps) = self.config, segment
+        done = steps.terminated | steps.truncated
+        scale = discounter.update(state.scale, steps.reward, done, steps.alive)
+        inputs, following = critic_inputs(steps, self.world.max_steps, scale)
+        advantages, targets, explained = judge(
+            state.critic.model,
+            inputs,
+            following,
+            steps.reward / np.float32(scale.deviation),
+            steps,
+            config.discount,
+            config.gae_lambda,
+        )
+        centre = mean_over(steps.alive, advantages)
+        spread = jnp.sqrt(mean_over(steps.alive, (advantages - centre) ** 2))
+        advantages = np.asarray((advantages - centre) / (spread + 1e-8))
+        over_time = (steps.started, steps.alive, steps.record, inputs, advantages, targets)
+        everything = jax.tree.map(np.asarray, over_time)
+        learner, critic = state.learner, state.critic
+        # Compiled one by one: all updates in one loop of XLA take four times as long on a CPU
+        figures = []
+        for epoch in range(config.num_epochs):
+            order = jax.random.permutation(jax.random.fold_in(key, epoch), config.num_envs)
+            for lanes in np.split(np.asarray(order), config.num_minibatches):
+                before = jax.tree.map(lambda leaf, of=lanes: np.moveaxis(leaf[of], 0, -1), carry)
+                batch = Batch(before, *to_batch_last(everything, lanes))
+                of_shares = self._gradients(batch, learner.model, critic.model, std)
+                # Taken from the devices before their mean: see `each_share`
+                gradients, figure = jax.tree.map(lambda leaf: np.asarray(leaf).mean(0), of_shares)
+                learner, critic = self._update(
+                    learner, critic, gradients, state.iterations >= config.critic_iterations
+                )
+                figures.append(figure)
+        average = moving_average(state.learner.average, learner.model, config.ema_decay)
+        learner = learner._replace(average=average)
+        figure = averaged(figures) | {"explained": explained, "action_std": std}
+        return PpoState(learner, critic, scale, state.iterations + 1, state.key), figure
+
+    @partial(jax.jit, static_argnames="self")
+    def _gradients(
+        self, batch: Batch, model: Probed, critic: Critic, std: Scalar
+    ) -> tuple[tuple[Probed, Critic], dict[str, Array]]:
+        """Of the losses of the policy and of the critic, for each device's share of a minibatch."""
+
+        def share(
+            batch: Batch, model: Probed, critic: Critic, std: Scalar
+        ) -> tuple[tuple[Probed, Critic], dict[str, Scalar]]:
+            gradient, figures = eqx.filter_grad(self.policy_loss, has_aux=True)(model, batch, std)
+
+            def value_loss(critic: Critic) -> Scalar:
+                return mean_over(batch.alive, (values(critic, batch.inputs) - batch.targets) ** 2)
+
+            figures["value_loss"], critic_gradient = jax.value_and_grad(value_loss)(critic)
+            return (gradient, critic_gradient), figures
+
+        return each_share(share, batch, model, critic, std)
+
+    @partial(jax.jit, static_argnames="self")
+    def _update(
+        self,
+        learner: Learner,
+        critic: Learner,
+        gradients: tuple[Probed, Critic],
+        learns: Bool[Array, ""],
+    ) -> tuple[Learner, Learner]:
+        """One update; of the policy only if it `learns` already."""
+        gradient, critic_gradient = gradients
+        learner = where(learns, self._optimizer.update(learner, gradient), learner)
+        return learner, self._critic_optimizer.update(critic, critic_gradient)
+
+    def policy_loss(
+        self, model: Probed, batch: Batch, std: Scalar
+    ) -> tuple[Scalar, dict[str, Scalar]]:
+        """The clipped objective (eq. 7), through the memory of the policy, and figures beside it."""
+        config, policy = self.config, model.policy
+        distribution, blank = policy.distribution, policy.initial_carry(self.world.senses)
+
+        def one(started: Array, carry: PyTree, now: Explored) -> tuple:
+            carry = where(started, blank, carry)
+            features = now.received
+            if not config.freeze_encoder:
+                features, carry, _ = policy.encode(now.received, carry)
+            outputs, carry = policy.decide(features, carry)
+            carry = policy.told(carry, distribution.to_action(now.drawn))
+            identity = jnp.zeros(())
+            if config.sensor_id_coef:
+                of_sensors = policy.sensor_features(carry)
+                identity = identity_loss(model.probe, of_sensors, now.sensor_of_channel)
+            log_prob = distribution.log_prob(now.drawn, outputs, std)
+            return carry, (log_prob, distribution.entropy(outputs), identity)
+
+        def step(carry: PyTree, now: tuple) -> tuple[PyTree, tuple[Array, Array, Array]]:
+            started, record = now
+            return jax.vmap(one, in_axes=-1, out_axes=-1)(started, carry, record)
+
+        _, (log_prob, entropy, identity) = jax.lax.scan(
+            step, batch.carry, (batch.started, batch.record)
+        )
+        log_ratio = jnp.where(batch.alive, log_prob - batch.record.log_prob, 0.0)
+        gained, divergence = clipped_objective(log_ratio, batch.advantages, config.clip_epsilon)
+        mean = partial(mean_over, batch.alive)
+        loss = -mean(gained) - config.entropy_coef * mean(entropy)
+        figures = {"divergence": mean(divergence), "entropy": mean(entropy)}
+        if config.sensor_id_coef:
+            figures["sensor_id_loss"] = mean(identity)
+            loss += config.sensor_id_coef * figures["sensor_id_loss"]
+        return loss, figures
+
+
+def clipped_objective(
+    log_ratio: Float[Array, "*B"], advantages: Float[Array, "*B"], epsilon: float
+) -> tuple[Float[Array, "*B"], Float[Array, "*B"]]:
+    """What a policy gains by actions being likelier than they were (Schulman et al. 2017, eq. 7).
+
+    Args:
+        log_ratio: How much likelier actions are now, as a logarithm.
+        advantages: How much better they were than expected.
+        epsilon: ε: no more is gained by moving a probability further.
+
+    Returns:
+        The gain, and an estimate of the divergence of the two policies, both of each step.
+    """
+    ratio = jnp.exp(log_ratio)
+    clipped = jnp.clip(ratio, 1 - epsilon, 1 + epsilon)
+    return jnp.minimum(ratio * advantages, clipped * advantages), ratio - 1 - log_ratio
+
+
+def critic_inputs(
+    steps: Transitions, max_steps: int, scale: RewardScale
+) -> tuple[Float[Any, "T B F"], Float[Any, "T B F"]]:
+    """What a critic reads before and after each step: a view, the time, and what has been earned."""
+
+    def inputs(view: np.ndarray, time: np.ndarray, earned: np.ndarray) -> np.ndarray:
+        late, earned = time / max_steps, earned / scale.deviation
+        beside = np.stack([late, earned], axis=-1).astype(np.float32)
+        return np.concatenate([view, beside], axis=-1)
+
+    return (
+        inputs(steps.view, steps.time, steps.earned),
+        inputs(steps.next_view, steps.time + 1, steps.earned + steps.reward),
+    )
+
+
+@partial(jax.jit, static_argnames=("discount", "gae_lambda"))
+def judge(
+    critic: Critic,
+    inputs: Float[Array, "T B F"],
+    following: Float[Array, "T B F"],
+    rewards: Float[Array, "T B"],
+    steps: Transitions,
+    discount: float,
+    gae_lambda: float,
+) -> tuple[Float[Array, "T B"], Float[Array, "T B"], Scalar]:
+    """Judge each step of a segment.
+
+    Args:
+        critic: Values what it reads.
+        inputs: From `critic_inputs`, before each step.
+        following: After it.
+        rewards: Scaled.
+        steps: The segment.
+        discount: γ.
+        gae_lambda: λ of generalised advantage estimation.
+
+    Returns:
+        Advantages, targets of the critic, and how much of their variance it foresaw (1 is all).
+    """
+    now, then = (jax.vmap(jax.vmap(critic))(each) for each in (inputs, following))
+    then = jnp.where(steps.terminated, 0.0, then)
+    done = steps.terminated | steps.truncated | ~steps.alive
+    advantages = estimate_advantages(rewards, now, then, done, discount, gae_lambda)
+    targets = advantages + now
+    mean = partial(mean_over, steps.alive)
+    spread = mean((targets - mean(targets)) ** 2)
+    missed = advantages - mean(advantages)
+    return advantages, targets, 1 - mean(missed**2) / (spread + 1e-8)
+
+
+def values(critic: Critic, inputs: Float[Array, "T F B"]) -> Float[Array, "T B"]:
+    """The values of a minibatch."""
+    return jax.vmap(jax.vmap(critic, in_axes=-1))(inputs)
+
+
+def metrics_of(collector: Collector, figures: list[dict[str, Scalar]]) -> Metrics:
+    """What a generation reports: returns of the episodes that ended, and figures of its iterations."""
+    returns = jnp.asarray(collector.returns or [jnp.nan])
+    reached = {"best": jnp.max(returns), "mean": jnp.mean(returns)}
+    return Metrics(collector.env_steps, reached | averaged(figures))

@@ -1,0 +1,46 @@
+"""An auxiliary loss: each sensor of a policy learns to tell which sensor it is, from its own features.
+
+The probe that reads the answer is thrown away after training.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from sensorium.layers import Linear
+from sensorium.policies import Policy
+from sensorium.types import Key, Scalar, Senses
+
+
+class Probed(NamedTuple):
+    """What a gradient changes where the policy also learns which of its sensors is which."""
+
+    policy: Policy
+    probe: Linear
+    """From the features of a sensor to which one it is; the last class is noise."""
+
+
+def with_probe(policy: Policy, received: Senses, sensors: Senses, key: Key) -> Probed:
+    """A policy, and a probe of the features of its sensors.
+
+    Args:
+        policy: The policy.
+        received: What it receives: N channels, or the shape of images.
+        sensors: How many sensors the world has; images have none.
+        key: Random key.
+    """
+    features = policy.sensor_features(policy.initial_carry(received))
+    count = sensors if isinstance(sensors, int) else 0
+    return Probed(policy, Linear(features.shape[0], count + 1, key=key))
+
+
+def identity_loss(
+    probe: Linear, features: Float[Array, "H N"], sensor_of_channel: Int[Array, " N"]
+) -> Scalar:
+    """Cross-entropy of telling, from the features of a channel, which sensor it carries."""
+    scores = probe.weight @ features + probe.bias[:, None]
+    classes = jnp.where(sensor_of_channel < 0, scores.shape[0] - 1, sensor_of_channel)
+    log_shares = jax.nn.log_softmax(scores, axis=0)
+    return -jnp.mean(jnp.take_along_axis(log_shares, classes[None, :], axis=0))
