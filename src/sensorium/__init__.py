@@ -37,7 +37,7 @@ _HOME = {
     "compose": "perturbations",
     # training and scores
     "EvolutionConfig": "training",
-    "ShortHorizonConfig": "training",
+    "ShacConfig": "training",
     "Trainer": "training",
     "TrainerConfig": "training",
     "TrainingContext": "training",

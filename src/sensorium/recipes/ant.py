@@ -6,10 +6,10 @@ from sensorium.perturbations import Identity, OneOf, Reshuffle, Shuffle
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, KeyMap
 from sensorium.recipes.recipe import SCRATCH, Recipe, Stage
 from sensorium.training import (
-    CloningConfig,
     CoachingConfig,
+    DaggerConfig,
     EvolutionConfig,
-    RecurrentPpoConfig,
+    PpoConfig,
     Sb3PpoConfig,
     StrategyConfig,
 )
@@ -30,17 +30,17 @@ FEED_FORWARD = Recipe(
 
 _CLONE = Stage(
     "clone",
-    CloningConfig(learning_rate=3e-3, total_batches=640),
+    DaggerConfig(rollout_steps=500, demonstration_rounds=16, rollout_every=0, learning_rate=3e-3),
     generations=40,
     perturbation=Shuffle(),
     expert="ant-fnn",
     test_every=10,
     test_episodes=16,
 )
-_CLONE_LARGE = _CLONE.changed(total_batches=480, generations=30)
+_CLONE_LARGE = _CLONE.changed(generations=30)
 _PPO = Stage(
     "ppo",
-    RecurrentPpoConfig(total_rounds=1280),
+    PpoConfig(),
     generations=40,
     perturbation=Shuffle(),
     test_every=2,
@@ -87,7 +87,7 @@ CLONE_WIDE = dataclasses.replace(
 
 # At the others' learning rate this one moves twice as far in a round, and learning which sensor is which pays
 # more the more an LSTM can hold: see docs/experiments.md
-_PPO_WIDE = _PPO.changed(learning_rate=1.5e-4, identity_weight=0.1)
+_PPO_WIDE = _PPO.changed(learning_rate=1.5e-4, sensor_id_coef=0.1)
 PI_WIDE = dataclasses.replace(
     CLONE_WIDE,
     name="ant-pi-wide",
@@ -99,14 +99,7 @@ PI_WIDE = dataclasses.replace(
 # student there; the feed-forward one has not: see docs/experiments.md
 _DAGGER_WIDE = Stage(
     "dagger",
-    CloningConfig(
-        episodes=64,
-        learning_rate=5e-4,
-        batches=8,
-        total_batches=192,
-        dagger_every=1,
-        dagger_rounds=24,
-    ),
+    DaggerConfig(demonstration_rounds=1, num_batches=8, learning_rate=5e-4),
     generations=24,
     perturbation=OneOf((Shuffle(), Reshuffle(25), Reshuffle(100), Reshuffle(500))),
     expert="stage:ppo",
@@ -124,7 +117,7 @@ DAGGER_WIDE = dataclasses.replace(
 # An expert that was trained alone does not know the states that a student gets into: see docs/experiments.md
 _COACH = Stage(
     "coach",
-    CoachingConfig(senses=_DAGGER_WIDE.perturbation),
+    CoachingConfig(student_perturbation=_DAGGER_WIDE.perturbation),
     generations=20,
     expert="stage:dagger",
     start=SCRATCH,
@@ -146,17 +139,13 @@ COACH = dataclasses.replace(
 
 _COACHED = _DAGGER_WIDE.changed(
     name="coached",
-    trainer=CloningConfig(
-        episodes=0,
-        steps=1000,
-        batch=16,
-        batches=24,
-        total_batches=720,
-        dagger_every=1,
-        dagger_episodes=48,
-        dagger_rounds=30,
-        identity_weight=0.1,
-        averaging=0.99,
+    trainer=DaggerConfig(
+        num_envs=48,
+        num_batches=24,
+        batch_size=16,
+        num_steps=1000,
+        sensor_id_coef=0.1,
+        ema_decay=0.99,
     ),
     expert="stage:coach",
     start="stage:dagger",
@@ -178,8 +167,6 @@ COACHED = dataclasses.replace(
 # The same for the paper's small student, by an expert of its own size
 _DAGGER = _COACHED.changed(
     name="dagger",
-    total_batches=384,
-    dagger_rounds=16,
     perturbation=Shuffle(),
     expert="ant-pi",
     start="",
@@ -224,7 +211,7 @@ NLA_PUBLISHED = dataclasses.replace(
 
 _EVOLUTION = Stage(
     "evolution",
-    EvolutionConfig(strategy=StrategyConfig("cma-es"), population=64, rollouts=1),
+    EvolutionConfig(strategy=StrategyConfig("cma-es"), population=64, num_episodes=1),
     generations=500,
     perturbation=Shuffle(),
     training_reward=True,
@@ -250,7 +237,7 @@ EVOLVED = dataclasses.replace(
             trainer=EvolutionConfig(
                 strategy=StrategyConfig("pgpe", sigma=0.01, learning_rate=0.001),
                 population=64,
-                rollouts=1,
+                num_episodes=1,
             ),
             generations=40,
             test_every=5,

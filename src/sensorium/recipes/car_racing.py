@@ -23,10 +23,9 @@ from sensorium.policies import (
 )
 from sensorium.recipes.recipe import Recipe, Stage
 from sensorium.training import (
-    ControllerImitationConfig,
-    ControllerPpoConfig,
+    DaggerConfig,
     EvolutionConfig,
-    ImitationConfig,
+    PpoConfig,
     Sb3PpoConfig,
     StrategyConfig,
 )
@@ -42,7 +41,7 @@ EXPERT = Recipe(
             EvolutionConfig(
                 strategy=StrategyConfig("cma-es", sigma=0.3),
                 population=128,
-                rollouts=4,
+                num_episodes=4,
                 start_at_zero=False,
             ),
             generations=150,
@@ -56,8 +55,18 @@ EXPERT = Recipe(
 _WEIGHTS = (20.0, 1.0, 1.0)  # a tenth of a turn of the wheel is much, a tenth of the gas is not
 _IMITATION = Stage(
     "imitation",
-    ImitationConfig(
-        rollouts=16, total_generations=150, teacher_generations=80, action_weights=_WEIGHTS
+    DaggerConfig(
+        num_envs=16,
+        buffer_rounds=1,
+        num_batches=1,
+        batch_size=16,
+        num_steps=1000,
+        window=20,
+        beta_generations=80,
+        action_noise=(0.1,),
+        action_weights=_WEIGHTS,
+        learning_rate=3e-3,
+        ema_decay=0.99,
     ),
     generations=150,
     perturbation=Colour(0.02),  # so that it learns no exact shade
@@ -67,16 +76,6 @@ _IMITATION = Stage(
     test_every=10,
     test_episodes=16,
 )
-
-
-def _imitation(generations: int, teacher_generations: int, **settings: Any) -> Stage:
-    """Imitation of another length, over which the learning rate falls."""
-    return _IMITATION.changed(
-        generations=generations,
-        total_generations=generations,
-        teacher_generations=teacher_generations,
-        **settings,
-    )
 
 
 CLONE = Recipe(
@@ -89,7 +88,20 @@ CLONE = Recipe(
 
 _PPO = _IMITATION.changed(
     name="ppo",
-    trainer=ControllerPpoConfig(),
+    trainer=PpoConfig(
+        num_envs=256,
+        num_steps=125,
+        num_iterations=12,
+        num_epochs=4,
+        num_minibatches=4,
+        learning_rate=2e-4,
+        freeze_encoder=True,
+        gae_lambda=0.95,
+        clip_epsilon=0.2,
+        action_std=0.1,
+        last_action_std=0.05,
+        ema_decay=0.9,
+    ),
     expert="",
     generations=5,
     test_every=1,
@@ -114,7 +126,7 @@ EVOLVED = dataclasses.replace(
             trainer=EvolutionConfig(
                 strategy=StrategyConfig("pgpe", sigma=0.015, learning_rate=0.002),
                 population=64,
-                rollouts=4,
+                num_episodes=4,
                 replays=3,
             ),
             generations=48,
@@ -127,7 +139,19 @@ EVOLVED = dataclasses.replace(
 # The features of its patches hold more than its controller makes of them (docs/experiments.md)
 _DAGGER = _IMITATION.changed(
     name="dagger",
-    trainer=ControllerImitationConfig(action_weights=_WEIGHTS),
+    trainer=DaggerConfig(
+        num_envs=128,
+        buffer_rounds=10,
+        num_batches=4000,
+        num_steps=200,
+        window=200,
+        warm_up_steps=50,
+        freeze_encoder=True,
+        action_noise=(0.15, 0.03, 0.03, 0.03),
+        action_weights=_WEIGHTS,
+        learning_rate=3e-3,
+        ema_decay=0.998,
+    ),
     generations=16,
     test_every=2,
     test_episodes=256,
@@ -159,7 +183,7 @@ COLOURS = dataclasses.replace(
 _PI_POLICY = VisionAttentionNeuronConfig(
     num_queries=16, message_size=32, motion_scale=10.0, reading=Reading.WHOLE
 )
-_FINE = {"learning_rate": 1e-3, "action_noise": 0.03}
+_FINE: dict[str, Any] = {"learning_rate": 1e-3, "action_noise": (0.03,)}
 PI = dataclasses.replace(
     CLONE,
     name="carracing-pi",
@@ -175,7 +199,15 @@ NLA, NLA_PUBLISHED = (
         name=name,
         summary=f"The same with nonlinear attention, {form}.",
         policy=dataclasses.replace(_PI_POLICY, key_map=key_map),
-        stages=(_imitation(60, 30, perturbation=HideRows(), test_episodes=32, **_FINE),),
+        stages=(
+            _IMITATION.changed(
+                generations=60,
+                beta_generations=30,
+                perturbation=HideRows(),
+                test_episodes=32,
+                **_FINE,
+            ),
+        ),
     )
     for name, form, key_map in (
         ("carracing-nla", "in its invariant form", KeyMap.NLA_INVARIANT),
@@ -190,10 +222,10 @@ PI_BACKGROUNDS = dataclasses.replace(
     summary="AttentionNeuron agent with nonlinear attention, trained in front of random backgrounds.",
     stages=(
         *NLA.stages,
-        _imitation(
-            240,
-            30,
+        _IMITATION.changed(
             name="backgrounds",
+            generations=240,
+            beta_generations=30,
             perturbation=compose(
                 OneOf((Identity(), RandomBackground(), RandomBackground())), HideRows()
             ),
@@ -205,12 +237,16 @@ PI_BACKGROUNDS = dataclasses.replace(
 
 
 # AttentionAgent's authors trained three where grass is noise, which look at 5, 10 and 20 places
-_NOISE = {"action_noise": 0.03, "test_episodes": 32}
+_NOISE: dict[str, Any] = {"action_noise": (0.03,), "test_episodes": 32}
 NOISE_10 = dataclasses.replace(
     CLONE,
     name="carracing-noise-10",
     summary="AttentionAgent of 10 places, trained where grass is noise.",
-    stages=(_imitation(90, 30, perturbation=NoiseBackground(), **_NOISE),),
+    stages=(
+        _IMITATION.changed(
+            generations=90, beta_generations=30, perturbation=NoiseBackground(), **_NOISE
+        ),
+    ),
 )
 
 NOISE_20 = dataclasses.replace(
@@ -218,7 +254,11 @@ NOISE_20 = dataclasses.replace(
     name="carracing-noise-20",
     summary="AttentionAgent of 20 places, trained where grass is noise.",
     policy=AttentionAgentConfig(top=20),
-    stages=(_imitation(60, 30, perturbation=NoiseBackground(), **_NOISE),),
+    stages=(
+        _IMITATION.changed(
+            generations=60, beta_generations=30, perturbation=NoiseBackground(), **_NOISE
+        ),
+    ),
 )
 
 # By itself one of five places does not find out where to look (docs/experiments.md)
@@ -230,7 +270,7 @@ NOISE_5 = dataclasses.replace(
     stages=(
         NOISE_20.last.changed(policy=NOISE_20.policy),
         _DAGGER.changed(
-            trainer=ControllerImitationConfig(action_weights=_WEIGHTS, teacher_generations=4),
+            beta_generations=4,
             perturbation=NoiseBackground(),
             test_episodes=64,
         ),
@@ -242,7 +282,7 @@ CONVOLUTIONAL = dataclasses.replace(
     name="carracing-cnn",
     summary="Convolutional agent (half as wide as that of Mnih et al. 2015), taught likewise.",
     policy=ConvolutionalConfig(channels=(16, 32, 32), hidden_sizes=(256,)),
-    stages=(_imitation(40, 20, test_episodes=32, **_FINE),),
+    stages=(_IMITATION.changed(generations=40, beta_generations=20, test_episodes=32, **_FINE),),
 )
 
 # NetRand is its random layer and a loss that pulls features of changed and plain pictures together. Imitation
@@ -281,9 +321,8 @@ PPO = Recipe(
             "ppo",
             Sb3PpoConfig(
                 num_steps=128,
-                rounds=20,
-                total_rounds=320,
-                batch=256,
+                num_iterations=20,
+                batch_size=256,
                 num_epochs=4,
                 gae_lambda=0.95,
                 clip_epsilon=0.2,

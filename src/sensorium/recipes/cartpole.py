@@ -11,10 +11,10 @@ from sensorium.policies import (
     SetTransformerConfig,
 )
 from sensorium.recipes.recipe import Recipe, Stage
-from sensorium.training import EvolutionConfig, ShortHorizonConfig, StrategyConfig
+from sensorium.training import EvolutionConfig, ShacConfig, StrategyConfig
 
 _PAPER = AttentionNeuronConfig(reading_scale=0.2)
-_GRADIENTS = Stage("gradients", ShortHorizonConfig(population=2), generations=150)
+_GRADIENTS = Stage("gradients", ShacConfig(population=2), generations=150)
 """The defaults of the trainer are what came out best in docs/experiments.md."""
 
 FEED_FORWARD = Recipe(
@@ -24,17 +24,16 @@ FEED_FORWARD = Recipe(
     stages=(
         Stage(
             "gradients",
-            ShortHorizonConfig(
+            ShacConfig(
                 population=2,
-                rollouts=256,
-                horizon=32,
+                num_envs=256,
+                num_steps=32,
                 learning_rate=5e-3,
                 discount=0.99,
                 critic_epochs=4,
-                total_updates=10_000,
-                average_decay=0.98,
-                identity_weight=0.0,
-                world_gradient_clip=1.0,
+                ema_decay=0.98,
+                sensor_id_coef=0.0,
+                max_world_grad_norm=1.0,
             ),
             generations=100,
         ),
@@ -55,7 +54,7 @@ PI_EVOLUTION = Recipe(
     stages=(
         Stage(
             "evolution",
-            EvolutionConfig(StrategyConfig("cma-es", sigma=0.1), population=256, rollouts=16),
+            EvolutionConfig(StrategyConfig("cma-es", sigma=0.1), population=256, num_episodes=16),
             generations=2000,
         ),
     ),

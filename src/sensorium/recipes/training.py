@@ -17,7 +17,7 @@ from sensorium.rollout import Engine, EngineConfig, open_engine
 from sensorium.seeding import key_of, stream
 from sensorium.training import Budget, RunDirectory, Trainer, TrainingContext, run
 from sensorium.training.checkpoints import LAST
-from sensorium.training.teachers import Expert
+from sensorium.training.experts import Expert
 from sensorium.types import Key
 
 FindExpert = Callable[[str, str, str], tuple[Expert, dict[str, Any]]]

@@ -11,7 +11,7 @@ import jax
 from sensorium.bridges import bullet
 from sensorium.bridges.from_gymnasium import HostWorld, make_host_world
 from sensorium.bridges.opening import env_ids
-from sensorium.envs import WORLDS, Environment, World, make
+from sensorium.envs import WORLDS, Environment, Perturbed, World, make
 from sensorium.errors import ConfigError, UnknownNameError, check_counts, did_you_mean
 from sensorium.perturbations import Perturbation
 from sensorium.rollout.acting import Actor
@@ -135,6 +135,7 @@ def open_collector(
     num_envs: int,
     key: Key,
     *,
+    world: World | None = None,
     cut_first: bool = True,
     expert: Actor | None = None,
 ) -> Collector:
@@ -144,6 +145,7 @@ def open_collector(
         engine: Runs the world on this machine.
         num_envs: B, how many lanes.
         key: Random key.
+        world: That of the engine behind another perturbation; by default as it is.
         cut_first: Cut the first episode of each lane short at a random step.
         expert: On the host, acts beside the behaviour; see `Moment.advice`.
     """
@@ -153,7 +155,18 @@ def open_collector(
         return HostCollector(world, engine.open_pool(num_envs), key, cut_first, expert)
 
     return by_kind(
-        engine.world, lambda world: DeviceCollector(world, num_envs, key, cut_first), on_host
+        world or engine.world,
+        lambda world: DeviceCollector(world, num_envs, key, cut_first),
+        on_host,
+    )
+
+
+def perturbed(world: World, perturbation: Perturbation) -> World:
+    """The world behind another perturbation."""
+    return by_kind(
+        world,
+        lambda device: Perturbed(device.unperturbed, perturbation),
+        lambda host: dataclasses.replace(host, perturbation=perturbation),
     )
 
 

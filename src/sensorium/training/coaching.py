@@ -1,284 +1,341 @@
-"""Coaching: a teacher for one student, trained where that student gets.
+"""Coaching: an expert for one student, trained where that student gets.
 
-A teacher that was trained alone knows no way back from where its student stumbles, and what it says there is
-of no use to DAgger. A coach is a feed-forward agent that reads the true observation and
+An expert that was trained alone knows no way back from where its student fails, and what it says there is of
+no use to DAgger. A coach is a policy without memory that reads the unperturbed observation and
 
 - first copies the student;
-- then takes turns with it: each acts in half of the lanes, and they change over after some rounds. So the
+- then takes turns with it: each acts in half of the lanes, and they change over after some iterations. So the
   coach begins where the student has come to, and learns by PPO (Schulman et al. 2017) how to go on from
   there. Its critic judges what both earn together: a good turn ends where the student gets on;
-- stays near to what the student does (as Messikommer et al. 2025): what cannot be followed is not worth
-  teaching.
+- stays near to what the student does (as Messikommer et al. 2025): an expert that cannot be followed teaches
+  nothing.
 
-The student does not change here; it learns from its coach by cloning. Each generation starts its
-environments anew, so a run resumes bit for bit.
+The student does not change here; it learns from its coach by DAgger. Each generation starts its environments
+anew, so a run resumes bit for bit.
 """
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, as_population
-from sensorium.rollout import HostEngine
-from sensorium.training.critic import Critic
-from sensorium.training.host_ppo import HostPpo, HostPpoConfig, mean_of, summed_up
-from sensorium.training.lanes import Memories, Moment, Outcome, RewardScale, act_by, judge
-from sensorium.training.policy_gradient import clipped_objective, log_probability
-from sensorium.training.teachers import check_fit
-from sensorium.training.trainer import (
-    DrawPolicy,
-    Metrics,
-    TrainingContext,
-    require_host_engine,
+from sensorium.rollout import (
+    Behaviour,
+    Engine,
+    Moment,
+    Segment,
+    open_collector,
+    perturbed,
+    truth_size,
 )
-from sensorium.types import Key, PyTree, Scalar
+from sensorium.training.critic import Critic
+from sensorium.training.learner import (
+    Discounter,
+    Learner,
+    Optimizer,
+    RewardScale,
+    averaged,
+    falling,
+    geometric,
+    mean_over,
+)
+from sensorium.training.ppo import clipped_objective, critic_inputs, judge, metrics_of
+from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
+from sensorium.types import Action, Key, PyTree, Scalar
 
 
 @dataclasses.dataclass(frozen=True)
-class CoachingConfig(HostPpoConfig):
-    """Settings of coaching; `rollouts` is an even number."""
+class CoachingConfig(TrainerConfig):
+    """Settings of coaching; `num_envs` is an even number."""
 
-    may_be_zero = ("copy_rounds",)
+    may_be_zero = ("copy_iterations",)
 
-    senses: Perturbation = Identity()
-    """What happens to the senses of the student."""
+    student_perturbation: Perturbation = Identity()
+    """What happens to the observations of the student."""
+    num_envs: int = 64
+    """Episodes side by side."""
+    num_steps: int = 64
+    """Steps of each in an iteration; then it is learned from them."""
+    num_iterations: int = 32
+    """In a generation."""
     turn: int = 8
-    """Rounds after which student and coach change over: long enough for a student to get into trouble."""
-    copy_rounds: int = 64
+    """Iterations after which student and coach change over: long enough for a student to get into trouble."""
+    copy_iterations: int = 64
     """At the start, in which the coach copies the student; it acts in the second half of them."""
-    batch: int = 512
+    batch_size: int = 512
     """Steps in an update."""
+    num_epochs: int = 10
+    """How often each iteration is learned from."""
     nearness: float = 0.5
     """Weight of the squared difference of the coach's actions from the student's."""
-    exploration: float = 0.15
-    """Standard deviation of the noise on the coach's actions, at the start."""
-    last_exploration: float = 0.12
-    """The same at the end."""
+    learning_rate: float = 3e-4
+    """Of the coach, at the start; it falls to zero along a line."""
+    critic_learning_rate: float = 1e-3
+    """Of the critic; likewise."""
+    critic_sizes: tuple[int, ...] = (128, 128)
+    """Hidden layers of the critic."""
+    discount: float = 0.99
+    """γ, for each step of the world."""
+    gae_lambda: float = 0.9
+    """λ of generalised advantage estimation."""
+    clip_epsilon: float = 0.2
+    """ε: how far an update may move the probability of an action."""
+    action_std: float = 0.15
+    """Standard deviation of the noise on the coach's actions, before they are squashed, at the start."""
+    last_action_std: float = 0.12
+    """The same at the end; it falls by the same factor each iteration."""
+    hold_noise: int = 4
+    """Steps for which the same noise is added."""
+    max_grad_norm: float = 0.5
+    """Largest norm of a gradient."""
 
     def build(self, context: TrainingContext) -> "Coaching":
         """Set up the trainer of a coach, a policy without memory; the context's expert is its student.
 
         Raises:
-            ConfigError: There is no student, the coach has a memory, the world is not on the host or its
-                observations are perturbed, or settings do not fit.
+            ConfigError: There is no student, the coach has a memory, observations are perturbed or images, or
+                settings do not fit.
         """
-        student = context.expert
+        student, world = context.expert, context.engine.world
         if not isinstance(student, Policy):
             raise ConfigError("A coach needs a student; name one with --expert.")
-        engine = require_host_engine(context.engine, "Coaching")
-        if engine.world.perturbation != Identity():
+        if world.perturbation != Identity():
             raise ConfigError(
-                "A coach senses the world as it is; `senses` says what happens to its student's."
+                "A coach receives the world as it is; `student_perturbation` is for its student."
             )
-        world = dataclasses.replace(engine.world, perturbation=self.senses)
-        student.initial_carry(world.num_sensors)
-        check_fit("The student", world, world.raw_observation_shape, student.num_actions)
-        if self.rollouts % 2 or self.rollouts * self.horizon % self.batch:
+        if not isinstance(world.raw_senses, int):
+            raise ConfigError("A coach reads scalar sensors, and this world shows images.")
+        student.initial_carry(perturbed(world, self.student_perturbation).senses)
+        if student.num_actions != world.num_actions:
             raise ConfigError(
-                f"{self.rollouts} environments x {self.horizon} steps do not divide into two halves and "
-                f"batches of {self.batch}."
+                f"The student has {student.num_actions} action(s), but the world takes "
+                f"{world.num_actions}."
             )
-        return Coaching(self, context.draw, engine, student)
-
-
-class Learner(NamedTuple):
-    """What an update changes."""
-
-    coach: Policy
-    optimizer: PyTree
-    critic: Critic
-    critic_optimizer: PyTree
+        if self.num_envs % 2 or self.num_envs * self.num_steps % self.batch_size:
+            raise ConfigError(
+                f"{self.num_envs} environments x {self.num_steps} steps do not divide into two halves and "
+                f"batches of {self.batch_size}."
+            )
+        if jax.tree.leaves(context.draw(jax.random.key(0)).initial_carry(world.raw_senses)):
+            raise ConfigError("A coach must have no memory; use a feed-forward policy.")
+        return Coaching(self, context, student)
 
 
 class CoachingState(NamedTuple):
     """All that a run needs to go on."""
 
-    learner: Learner
+    coach: Learner
+    critic: Learner
     scale: RewardScale
-    rounds: Int[Array, ""]
+    iterations: Int[Array, ""]
     key: Key
 
 
-class Steps(NamedTuple):
-    """Steps of both, in any order."""
+class Taken(NamedTuple):
+    """What is recorded of a step."""
 
-    observation: Float[Array, "N S"]
-    student: Float[Array, "A S"]
+    observation: Float[Any, "..."]
+    """Without perturbation."""
+    student_action: Float[Any, "..."]
     """What the student would have done."""
-    drawn: Float[Array, "A S"]
-    log_probability: Float[Array, " S"]
-    advantage: Float[Array, " S"]
-    target: Float[Array, " S"]
-    coached: Bool[Array, " S"]
+    drawn: Float[Any, "..."]
+    log_prob: Float[Any, "..."]
+    coached: Bool[Any, "..."]
     """Whether the coach acted."""
 
 
-class Coaching(HostPpo):
-    """Training of a coach for one student in one world on the host."""
+class Steps(NamedTuple):
+    """Steps of all lanes, one after the other."""
 
-    config: CoachingConfig
+    taken: Taken
+    advantages: Float[Any, " S"]
+    inputs: Float[Any, "S F"]
+    """Of the critic."""
+    targets: Float[Any, " S"]
+    """Of the critic."""
+    alive: Bool[Any, " S"]
 
-    def __init__(
-        self, config: CoachingConfig, draw: DrawPolicy, engine: HostEngine, student: Policy
-    ):
-        self._batches = config.rollouts * config.horizon // config.batch
-        world = dataclasses.replace(engine.world, perturbation=config.senses)
-        super().__init__(config, draw, engine, world, updates=self._batches)
-        self.student = student
+
+class InTurns(Behaviour):
+    """A student, or in some lanes its coach, which explores."""
+
+    student: Policy
+    coach: Policy
+    coached: Bool[Array, " lanes"]
+    std: Scalar
+    hold_noise: int = eqx.field(static=True)
+
+    def initial_carry(self, world: World) -> PyTree:
+        """That of the student."""
+        return self.student.initial_carry(world.senses)
+
+    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, Taken]:
+        """Ask both, do what one of them would."""
+        student_action, carry, _ = self.student.step(moment.observation, carry)
+        distribution = self.coach.distribution
+        outputs = outputs_of(self.coach, moment.unperturbed)
+        drawn = distribution.draw(moment.held_key(self.hold_noise), outputs, self.std)
+        coached = self.coached[moment.lane]
+        action = jnp.where(coached, distribution.to_action(drawn), student_action)
+        log_prob = distribution.log_prob(drawn, outputs, self.std)
+        record = Taken(moment.unperturbed, student_action, drawn, log_prob, coached)
+        return action, self.student.told(carry, action), record
+
+
+class Coaching(Trainer):
+    """Training of a coach for one student in one world."""
+
+    def __init__(self, config: CoachingConfig, context: TrainingContext, student: Policy):
+        """Set up; see `CoachingConfig.build`."""
+        self.config, self.draw, self.student = config, context.draw, student
+        self.engine: Engine = context.engine
+        self.world = perturbed(context.engine.world, config.student_perturbation)
+        self._iterations = context.generations * config.num_iterations
+        self._batches = config.num_envs * config.num_steps // config.batch_size
+        updates = self._iterations * config.num_epochs * self._batches
+        self._optimizer, self._critic_optimizer = (
+            Optimizer(falling(rate, 0.0, updates), config.max_grad_norm, eps=1e-5)
+            for rate in (config.learning_rate, config.critic_learning_rate)
+        )
 
     def init(self, key: Key) -> CoachingState:
         key, key_coach, key_critic = jax.random.split(key, 3)
-        coach = self.draw(key_coach)
-        sensors = self.world.raw_observation_shape
-        if jax.tree.leaves(coach.initial_carry(*sensors)):
-            raise ConfigError("A coach must have no memory; use a feed-forward agent.")
-        critic = Critic((*sensors, *self.config.critic_sizes), key=key_critic)
-        learner = Learner(
-            coach, self._optimizer.init(coach), critic, self._critic_optimizer.init(critic)
+        sizes = (2 + truth_size(self.world), *self.config.critic_sizes)
+        return CoachingState(
+            coach=self._optimizer.init(self.draw(key_coach)),
+            critic=self._critic_optimizer.init(Critic(sizes, key=key_critic)),
+            scale=RewardScale.unknown(),
+            iterations=jnp.zeros((), jnp.int32),
+            key=key,
         )
-        return CoachingState(learner, RewardScale.unknown(), jnp.zeros((), jnp.int32), key)
 
     def step(self, state: CoachingState) -> tuple[CoachingState, Metrics]:
-        """`rounds` rounds of acting and learning."""
+        """`num_iterations` times: collect, learn."""
         config = self.config
         key, key_generation = jax.random.split(state.key)
         state = state._replace(key=key)
-        key_lanes, key_rounds = jax.random.split(key_generation)
-        lanes = self._lanes(key_lanes)
-        figures: list[dict[str, Scalar]] = []
-        for number in range(config.rounds):
-            key_collect, key_learn = jax.random.split(jax.random.fold_in(key_rounds, number))
-            exploration, coached = self._exploration(state.rounds), self._coached(state.rounds)
-            act = partial(_in_turns, state.learner.coach, coached, exploration)
-            _, moments, outcome = lanes.collect(self.student, act, config.horizon, key_collect)
-            outcome, scale = lanes.scaled(outcome, state.scale)
-            steps, explained = self._steps(state.learner.critic, coached, moments, outcome)
-            copying = state.rounds < config.copy_rounds
-            learner, figure = self._learn(state.learner, steps, exploration, copying, key_learn)
-            figures.append(figure | {"explained": explained, "exploration": jnp.exp(exploration)})
-            state = CoachingState(learner, scale, state.rounds + 1, state.key)
-        return state, summed_up(lanes, figures)
+        key_lanes, key_iterations = jax.random.split(key_generation)
+        collector = open_collector(self.engine, config.num_envs, key_lanes, world=self.world)
+        discounter = Discounter(config.discount, config.num_envs)
+        figures = []
+        for number in range(config.num_iterations):
+            key_collect, key_learn = jax.random.split(jax.random.fold_in(key_iterations, number))
+            std = geometric(
+                config.action_std, config.last_action_std, state.iterations / self._iterations
+            )
+            behaviour = InTurns(
+                self.student,
+                state.coach.model,
+                self._coached(state.iterations),
+                std,
+                config.hold_noise,
+            )
+            segment = collector.collect(behaviour, config.num_steps, key_collect)
+            state, figure = self._learn(state, segment, discounter, std, key_learn)
+            figures.append(figure)
+        return state, metrics_of(collector, figures)
 
     def candidates(self, state: CoachingState) -> Policy:
         """The coach."""
-        return as_population(state.learner.coach)
+        return as_population(state.coach.model)
 
-    def _coached(self, rounds: Int[Array, ""]) -> Bool[Array, " R"]:
+    def _coached(self, iterations: Int[Array, ""]) -> Bool[Array, " B"]:
         """In which lanes it is the coach's turn."""
-        theirs = (jnp.arange(self.config.rollouts) + rounds // self.config.turn) % 2 == 0
-        return theirs & (rounds >= self.config.copy_rounds // 2)
-
-    @partial(jax.jit, static_argnames="self")
-    def _steps(
-        self, critic: Critic, coached: Bool[Array, " R"], moments: Moment, outcome: Outcome
-    ) -> tuple[Steps, Scalar]:
-        """The steps of a round one beside the other, and how much of them the critic foresaw."""
-        config = self.config
-        advantages, targets, explained = judge(critic, outcome, config.discount, config.trace_decay)
-        theirs = jnp.broadcast_to(coached, advantages.shape)
-        mean = jnp.mean(advantages, where=theirs)  # NaN if there are none, and not used then
-        deviation = jnp.std(advantages, where=theirs)
-        steps = Steps(
-            observation=outcome.observation,
-            student=moments.mean,
-            drawn=moments.drawn,
-            log_probability=moments.log_probability,
-            advantage=(advantages - mean) / (deviation + 1e-8),
-            target=targets,
-            coached=theirs,
-        )
-
-        def flat(leaf: Array) -> Array:
-            return jnp.moveaxis(leaf, 0, -1).reshape(*leaf.shape[1:-1], -1)
-
-        return jax.tree.map(flat, steps), explained
+        theirs = (jnp.arange(self.config.num_envs) + iterations // self.config.turn) % 2 == 0
+        return theirs & (iterations >= self.config.copy_iterations // 2)
 
     def _learn(
-        self, learner: Learner, steps: Steps, exploration: Scalar, copying: Array, key: Key
-    ) -> tuple[Learner, dict[str, Scalar]]:
-        """Epochs over the steps of a round."""
-        figures = []
-        for epoch in range(self.config.epochs):
-            order = jax.random.permutation(jax.random.fold_in(key, epoch), len(steps.target))
-            for chosen in jnp.split(order, self._batches):
-                learner, figure = self._update(learner, steps, chosen, exploration, copying)
+        self,
+        state: CoachingState,
+        segment: Segment,
+        discounter: Discounter,
+        std: Scalar,
+        key: Key,
+    ) -> tuple[CoachingState, dict[str, Scalar]]:
+        """Epochs over the steps of a segment."""
+        config, steps = self.config, segment.transitions
+        done = steps.terminated | steps.truncated
+        scale = discounter.update(state.scale, steps.reward, done, steps.alive)
+        inputs, following = critic_inputs(steps, self.world.max_steps, scale)
+        advantages, targets, explained = judge(
+            state.critic.model,
+            inputs,
+            following,
+            steps.reward / np.float32(scale.deviation),
+            steps,
+            config.discount,
+            config.gae_lambda,
+        )
+        theirs = steps.record.coached & steps.alive
+        centre = mean_over(theirs, advantages)
+        spread = jnp.sqrt(mean_over(theirs, (advantages - centre) ** 2))
+        advantages = (advantages - centre) / (spread + 1e-8)
+        everything = jax.tree.map(
+            lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]),
+            Steps(steps.record, advantages, inputs, targets, steps.alive),
+        )
+        copying = state.iterations < config.copy_iterations
+        coach, critic, figures = state.coach, state.critic, []
+        for epoch in range(config.num_epochs):
+            order = jax.random.permutation(
+                jax.random.fold_in(key, epoch), len(everything.advantages)
+            )
+            for chosen in np.split(np.asarray(order), self._batches):
+                batch = jax.tree.map(lambda leaf, of=chosen: leaf[of], everything)
+                coach, critic, figure = self._update(coach, critic, batch, std, copying)
                 figures.append(figure)
-        return learner, mean_of(figures)
+        figure = averaged(figures) | {"explained": explained, "action_std": std}
+        return CoachingState(coach, critic, scale, state.iterations + 1, state.key), figure
 
     @partial(jax.jit, static_argnames="self")
     def _update(
-        self,
-        learner: Learner,
-        steps: Steps,
-        chosen: Int[Array, " B"],
-        exploration: Scalar,
-        copying: Bool[Array, ""],
-    ) -> tuple[Learner, dict[str, Scalar]]:
-        batch = jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis=-1), steps)
-        gradient, figures = jax.grad(self._loss, has_aux=True)(
-            learner.coach, batch, exploration, copying
-        )
-        updates, optimizer = self._optimizer.update(gradient, learner.optimizer)
-        coach = optax.apply_updates(learner.coach, updates)
+        self, coach: Learner, critic: Learner, batch: Steps, std: Scalar, copying: Bool[Array, ""]
+    ) -> tuple[Learner, Learner, dict[str, Scalar]]:
+        gradient, figures = jax.grad(self._loss, has_aux=True)(coach.model, batch, std, copying)
 
         def value_loss(critic: Critic) -> Scalar:
-            return jnp.mean((jax.vmap(critic, in_axes=-1)(batch.observation) - batch.target) ** 2)
+            return mean_over(batch.alive, (jax.vmap(critic)(batch.inputs) - batch.targets) ** 2)
 
-        figures["value_loss"], gradient = jax.value_and_grad(value_loss)(learner.critic)
-        updates, critic_optimizer = self._critic_optimizer.update(
-            gradient, learner.critic_optimizer
+        figures["value_loss"], of_critic = jax.value_and_grad(value_loss)(critic.model)
+        return (
+            self._optimizer.update(coach, gradient),
+            self._critic_optimizer.update(critic, of_critic),
+            figures,
         )
-        critic = optax.apply_updates(learner.critic, updates)
-        return Learner(coach, optimizer, critic, critic_optimizer), figures
 
     def _loss(
-        self, coach: Policy, batch: Steps, exploration: Scalar, copying: Bool[Array, ""]
+        self, coach: Policy, batch: Steps, std: Scalar, copying: Bool[Array, ""]
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """PPO's clipped objective (eq. 7 there) where the coach acted, and nearness everywhere."""
-        config = self.config
-        advice = _advise(coach, batch.observation)
-        apart = jnp.mean((advice - batch.student) ** 2)
-        log_ratio = log_probability(batch.drawn, advice, exploration) - batch.log_probability
-        log_ratio = jnp.where(batch.coached, log_ratio, 0.0)  # may be huge where nobody drew
-        gained, divergence = clipped_objective(log_ratio, batch.advantage, config.clip_range)
-        count = jnp.maximum(batch.coached.sum(), 1)
-        gain = jnp.sum(jnp.where(batch.coached, gained, 0.0)) / count
+        config, taken, distribution = self.config, batch.taken, coach.distribution
+        outputs = jax.vmap(partial(outputs_of, coach))(taken.observation)
+        weights = np.ones(self.world.num_actions, np.float32)
+        apart = mean_over(
+            batch.alive,
+            jax.vmap(partial(distribution.distance, weights=weights))(
+                outputs, taken.student_action
+            ),
+        )
+        log_prob = jax.vmap(partial(distribution.log_prob, std=std))(taken.drawn, outputs)
+        theirs = taken.coached & batch.alive
+        # May be huge where the action was not the coach's
+        log_ratio = jnp.where(theirs, log_prob - taken.log_prob, 0.0)
+        gained, divergence = clipped_objective(log_ratio, batch.advantages, config.clip_epsilon)
+        gain = mean_over(theirs, gained)
         loss = jnp.where(copying, apart, config.nearness * apart - gain)
-        return loss, {"apart": apart, "divergence": jnp.sum(divergence) / count}
+        return loss, {"apart": apart, "divergence": mean_over(theirs, divergence)}
 
 
-@eqx.filter_jit
-def _in_turns(
-    coach: Policy,
-    coached: Bool[Array, " R"],
-    exploration: Scalar,
-    student: Policy,
-    world: HostWorld,
-    *now: PyTree,
-) -> tuple[Float[Array, "R A"], Moment, Memories]:
-    """One step of the student, or where `coached` of its coach, who explores, with its probabilities."""
-
-    def choose(mean: Array, observations: Array, noise: Array) -> tuple[Array, Array]:
-        advice = _advise(coach, observations)
-        drawn = jnp.where(coached, advice + jnp.exp(exploration) * noise, mean)
-        return drawn, log_probability(drawn, advice, exploration)
-
-    return act_by(student, world, *now, choose=choose)
-
-
-def _advise(coach: Policy, observations: Float[Array, "N R"]) -> Float[Array, "A R"]:
-    """What a coach, who has no memory, would do."""
-
-    def one(observation: Array) -> Array:
-        return coach.step(observation, coach.initial_carry(observation.shape[0]))[0]
-
-    return jax.vmap(one, in_axes=-1, out_axes=-1)(observations)
+def outputs_of(coach: Policy, observation: Float[Array, " N"]) -> Float[Array, " A"]:
+    """The outputs of a policy without memory."""
+    features, carry, _ = coach.encode(observation, coach.initial_carry(observation.shape[0]))
+    return coach.decide(features, carry)[0]

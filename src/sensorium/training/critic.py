@@ -1,15 +1,11 @@
 """The critic of actor-critic methods: an estimate of the value, and the advantages that follow from it."""
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from sensorium.layers import Linear
-from sensorium.policies import Policy
-from sensorium.training.trainer import DrawPolicy
 from sensorium.types import Key, Scalar
 
 
@@ -60,26 +56,3 @@ def estimate_advantages(
     surprises = rewards + discount * next_values - values
     start = jnp.zeros(rewards.shape[1])
     return jax.lax.scan(back, start, (surprises, done), reverse=True)[1]
-
-
-class Student(NamedTuple):
-    """What a gradient changes where an agent also learns which of its sensors is which."""
-
-    policy: Policy
-    probe: Linear
-    """From what a sensor says to which one it is; the last class is noise."""
-
-
-def draw_student(draw: DrawPolicy, num_sensors: int, key_policy: Key, key_probe: Key) -> Student:
-    """An agent, and a probe of what its sensors say."""
-    policy = draw(key_policy)
-    said = policy.sensor_features(policy.initial_carry(num_sensors))
-    return Student(policy, Linear(said.shape[0], num_sensors + 1, key=key_probe))
-
-
-def identity_loss(probe: Linear, said: Float[Array, "H N"], sources: Int[Array, " N"]) -> Scalar:
-    """Cross-entropy of telling, from what a sensor says, which one it is."""
-    scores = probe.weight @ said + probe.bias[:, None]
-    classes = jnp.where(sources < 0, scores.shape[0] - 1, sources)
-    log_shares = jax.nn.log_softmax(scores, axis=0)
-    return -jnp.mean(jnp.take_along_axis(log_shares, classes[None, :], axis=0))

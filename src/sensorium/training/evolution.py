@@ -37,14 +37,14 @@ class EvolutionConfig(TrainerConfig):
     """Which evolution strategy of evosax."""
     population: int = 256
     """Individuals in a generation."""
-    rollouts: int = 16
+    num_episodes: int = 16
     """Episodes of each individual, the same starts for all."""
     start_at_zero: bool = True
     """Start the search around zeros, as the papers do, or else around random weights.
 
     A recipe that names a start starts there."""
     replays: int = 0
-    """Of the rollouts, how many are drawn from those starts where the search did worst."""
+    """Of the episodes, how many are drawn from those starts where the search did worst."""
     remembered: int = 32
     """How many such starts there are."""
     scouted: int = 256
@@ -84,10 +84,10 @@ class Evolution(Trainer):
 
     def __init__(self, config: EvolutionConfig, draw: DrawPolicy, engine: Engine):
         """Set up; raises ConfigError or UnknownNameError where settings do not fit."""
-        if not 0 <= config.replays <= min(config.rollouts, config.remembered):
+        if not 0 <= config.replays <= min(config.num_episodes, config.remembered):
             raise ConfigError(
-                f"Evolution can replay from 0 to {min(config.rollouts, config.remembered)} of its "
-                f"{config.rollouts} rollout(s), with {config.remembered} starts remembered, got "
+                f"Evolution can replay from 0 to {min(config.num_episodes, config.remembered)} of its "
+                f"{config.num_episodes} episode(s), with {config.remembered} starts remembered, got "
                 f"{config.replays}."
             )
         if config.replays and config.scouted < config.remembered:
@@ -139,7 +139,7 @@ class Evolution(Trainer):
         """Whom to try, in which episodes, which of them are remembered ones, and how to go on from there."""
         key, key_ask, key_episodes, key_tell = jax.random.split(state.key, 4)
         population, strategy = self.strategy.ask(key_ask, state.strategy)
-        episodes = jax.random.split(key_episodes, self.config.rollouts)
+        episodes = jax.random.split(key_episodes, self.config.num_episodes)
         again = jnp.zeros(0, jnp.int32)
         if replays := self.config.replays:
             key_again = stream(key_episodes, "replays")

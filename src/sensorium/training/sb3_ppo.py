@@ -36,17 +36,15 @@ class Sb3PpoConfig(TrainerConfig):
     num_envs: int = 16
     """Environments side by side."""
     num_steps: int = 256
-    """Steps of the policy in each environment between two rounds of updates."""
-    rounds: int = 12
+    """Steps of the policy in each environment in an iteration; then it is learned from them."""
+    num_iterations: int = 12
     """In a generation."""
-    total_rounds: int = 480
-    """Over how many rounds the learning rate falls to zero along a line."""
-    batch: int = 512
+    batch_size: int = 512
     """Steps in an update."""
     num_epochs: int = 10
     """How often each step is learned from."""
     learning_rate: float = 3e-4
-    """At the start."""
+    """At the start; it falls to zero along a line."""
     discount: float = 0.99
     """γ, for each step of the policy."""
     gae_lambda: float = 0.9
@@ -85,9 +83,9 @@ class Sb3PpoConfig(TrainerConfig):
             raise ConfigError(
                 "PPO of Stable-Baselines3 begins with random weights, not from a start."
             )
-        if self.num_envs * self.num_steps % self.batch:
+        if self.num_envs * self.num_steps % self.batch_size:
             raise ConfigError(
-                f"A batch of {self.batch} does not divide {self.num_envs} environments x "
+                f"A batch of {self.batch_size} does not divide {self.num_envs} environments x "
                 f"{self.num_steps} steps."
             )
         if self.first_action and len(self.first_action) != world.num_actions:
@@ -111,7 +109,7 @@ class Sb3PpoState(NamedTuple):
     """Of Adam, for each parameter in turn."""
     reward_moments: Array
     """Mean, variance and count of discounted returns, by which rewards are scaled."""
-    rounds: Int[Array, ""]
+    iterations: Int[Array, ""]
     key: Key
 
 
@@ -126,7 +124,8 @@ class Sb3Ppo(Trainer):
     ):
         """Set up; environments are opened by the first use."""
         self.config, self.engine, self.network = config, context.engine, network
-        self._rounds = 0  # before the generation that is under way
+        self._total = context.generations * config.num_iterations
+        self._iterations = 0  # before the generation that is under way
 
     def init(self, key: Key) -> Sb3PpoState:
         """A network as PyTorch draws it."""
@@ -143,19 +142,19 @@ class Sb3Ppo(Trainer):
         return self._state(unknown, jnp.zeros((), jnp.int32), key)
 
     def step(self, state: Sb3PpoState) -> tuple[Sb3PpoState, Metrics]:
-        """`rounds` rounds of acting and learning, in environments that start anew."""
+        """`num_iterations` times collect and learn, in environments that start anew."""
         self._restore(state)
         key, key_generation = jax.random.split(state.key)
         self._model.set_random_seed(_seed(key_generation))
-        self._rounds = int(state.rounds)
-        steps = self.config.num_envs * self.config.num_steps * self.config.rounds
+        self._iterations = int(state.iterations)
+        steps = self.config.num_envs * self.config.num_steps * self.config.num_iterations
         self._model.learn(steps)
         scale = self._rewards.ret_rms
         moments = jnp.array([scale.mean, scale.var, scale.count], jnp.float32)
         returns = np.array([episode["r"] for episode in self._model.ep_info_buffer] or [np.nan])
         figures = {"mean": jnp.asarray(returns.mean()), "best": jnp.asarray(returns.max())}
         metrics = Metrics(steps * self.config.action_repeat, figures)
-        return self._state(moments, state.rounds + self.config.rounds, key), metrics
+        return self._state(moments, state.iterations + self.config.num_iterations, key), metrics
 
     def candidates(self, state: Sb3PpoState) -> Policy:
         """What the network does without exploration."""
@@ -166,7 +165,7 @@ class Sb3Ppo(Trainer):
 
     def _learning_rate(self, left: float | int) -> float:
         """Of the share of the generation that is left."""
-        done = (self._rounds + (1 - left) * self.config.rounds) / self.config.total_rounds
+        done = (self._iterations + (1 - left) * self.config.num_iterations) / self._total
         return self.config.learning_rate * max(1 - done, 0.0)
 
     @functools.cached_property
@@ -202,7 +201,7 @@ class Sb3Ppo(Trainer):
             name,
             self._rewards,
             n_steps=config.num_steps,
-            batch_size=config.batch,
+            batch_size=config.batch_size,
             n_epochs=config.num_epochs,
             learning_rate=self._learning_rate,
             gamma=config.discount,
@@ -214,7 +213,7 @@ class Sb3Ppo(Trainer):
             policy_kwargs=dict(log_std_init=config.log_action_std, ortho_init=False, **arguments),
         )
 
-    def _state(self, rewards: Array, rounds: Array, key: Key) -> Sb3PpoState:
+    def _state(self, rewards: Array, iterations: Array, key: Key) -> Sb3PpoState:
         """What the model holds."""
         network = {name: _array(value) for name, value in self._model.policy.state_dict().items()}
         optimizer = self._model.policy.optimizer
@@ -225,7 +224,7 @@ class Sb3Ppo(Trainer):
                 nothing = np.zeros(tuple(parameter.shape), np.float32)
                 kept = {"step": np.zeros(()), "exp_avg": nothing, "exp_avg_sq": nothing}
             moments |= {f"{number:02d}.{name}": _array(value) for name, value in kept.items()}
-        return Sb3PpoState(network, moments, rewards, rounds, key)
+        return Sb3PpoState(network, moments, rewards, iterations, key)
 
     def _restore(self, state: Sb3PpoState) -> None:
         """Make the model what a state holds."""

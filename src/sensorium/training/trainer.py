@@ -10,36 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-import jax
-
 from sensorium.errors import ConfigError, check_whole_settings
 from sensorium.policies import Policy, PolicyConfig
-from sensorium.rollout import Engine, HostEngine
+from sensorium.rollout import Engine
 from sensorium.types import Key, PyTree, Scalar
 
 DrawPolicy = Callable[[Key], Policy]
 """Draws an agent with random weights; the same architecture for every key."""
-
-
-def check_sees(draw: DrawPolicy, what: str) -> None:
-    """ConfigError unless agents have eyes that can stay as they are; `what` is the way to train."""
-    if not isinstance(jax.eval_shape(draw, jax.random.key(0)), Policy):
-        raise ConfigError(
-            f"{what} is for agents of pictures with eyes and a controller: AttentionAgent, or "
-            "AttentionNeuron for pictures."
-        )
-
-
-def require_host_engine(engine: Engine, what: str) -> HostEngine:
-    """The engine, if it runs a world on the host; ConfigError if not: `what` is the way to train."""
-    if not isinstance(engine, HostEngine):
-        raise ConfigError(f"{what} works with worlds on the host (`gym:` and an id).")
-    return engine
-
-
-def averaged(mean: PyTree, target: PyTree, rate: float) -> PyTree:
-    """A running mean of weights, moved by `rate` of the way; equal weights stay so to the last bit."""
-    return jax.tree.map(lambda old, new: old + rate * (new - old), mean, target)
 
 
 class Metrics(NamedTuple):

@@ -12,7 +12,7 @@ from sensorium.policies import Policy
 from sensorium.recipes import RECIPES, Recipe, Stage
 from sensorium.recipes.recipe import SCRATCH, STAGE
 from sensorium.training import RunDirectory
-from sensorium.training.teachers import Expert, Sb3Model
+from sensorium.training.experts import Expert, Sb3Model
 from sensorium.zoo.agent import Agent, load
 
 _NO_STATISTICS = "none"

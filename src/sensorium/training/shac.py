@@ -1,18 +1,17 @@
-"""Gradients through the differentiable world, with a critic that sees the true state.
+"""Short-horizon actor-critic (SHAC, Xu et al. 2022): gradients through a differentiable world.
 
-The short-horizon actor-critic of Xu et al. 2022 (SHAC), for agents with memory and anonymous senses.
 Many worlds run side by side and restart when an episode ends. Each update backs up the discounted return
 of a short window, plus the critic's value of where the window ends, through world *and* LSTM:
 
     maximise  E[ Σₖ γᵏ rₜ₊ₖ + γʰ V(sₜ₊ₕ) ],    V fitted to TD(λ) targets
 
-The critic reads the true state in its true order. It is only a judge and is thrown away after training:
-the agent itself never sees more than its shuffled sensors. Departures from SHAC:
+Departures from SHAC:
 
-- the asymmetric critic;
-- gradients are shortened in each world at each step (`world_gradient_clip`): swinging poles are chaotic;
-- a second lesson, thrown away after training: each sensor tells which one it is (`identity_weight`);
-- an exponential average of the weights is the agent that is tested and kept.
+- policies have memory and anonymous sensors; the critic reads the true state in its true order, and is thrown
+  away after training;
+- gradients are clipped in each world at each step (`max_world_grad_norm`): swinging poles are chaotic;
+- an auxiliary loss: each sensor tells which one it is (`sensor_id_coef`);
+- an exponential moving average of the weights is what is tested and kept.
 
 P learners with seeds of their own train side by side; the run keeps the best.
 """
@@ -28,37 +27,36 @@ import optax
 from jaxtyping import Array, Bool, Float
 
 from sensorium.envs import Environment
-from sensorium.layers import Linear
+from sensorium.errors import ConfigError
 from sensorium.policies import Policy
-from sensorium.rollout import over_devices, require_device
-from sensorium.training.critic import Critic, identity_loss
+from sensorium.rollout import over_devices, require_device, truth_size
+from sensorium.training.critic import Critic
+from sensorium.training.learner import Learner, Optimizer, moving_average
+from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
 from sensorium.training.trainer import (
     DrawPolicy,
     Metrics,
     Trainer,
     TrainerConfig,
     TrainingContext,
-    averaged,
 )
 from sensorium.types import Key, PyTree, Scalar
 
 
 @dataclasses.dataclass(frozen=True)
-class ShortHorizonConfig(TrainerConfig):
+class ShacConfig(TrainerConfig):
     """Settings of short-horizon actor-critic."""
 
     population: int = 1
     """Learners that train side by side, each from weights of its own."""
-    rollouts: int = 64
+    num_envs: int = 64
     """Worlds of each learner."""
-    horizon: int = 64
+    num_steps: int = 64
     """Steps in a window, through which gradients flow."""
-    updates_per_generation: int = 100
+    num_iterations: int = 100
     """Windows, and so updates, in a generation."""
-    total_updates: int = 15_000
-    """Over how many updates the learning rate falls to a twentieth of its start."""
     learning_rate: float = 3e-3
-    """Of the agent, at the start."""
+    """Of the policy, at the start; it falls to a twentieth along a cosine."""
     critic_learning_rate: float = 3e-3
     """Of the critic."""
     critic_epochs: int = 2
@@ -67,36 +65,32 @@ class ShortHorizonConfig(TrainerConfig):
     """Hidden layers of the critic."""
     discount: float = 0.995
     """γ, for each step of the world."""
-    trace_decay: float = 0.95
+    gae_lambda: float = 0.95
     """λ of the critic's targets."""
     target_rate: float = 0.02
     """How fast the target critic follows, for each update."""
-    average_decay: float = 0.995
+    ema_decay: float = 0.995
     """Of the exponential average of the weights."""
-    identity_weight: float = 0.3
-    """Weight of a second lesson: each sensor learns to tell which one it is (see `identity_loss`)."""
-    world_gradient_clip: float = 0.1
+    sensor_id_coef: float = 0.3
+    """Weight of an auxiliary loss: each sensor learns to tell which one it is (see `identity_loss`)."""
+    max_world_grad_norm: float = 0.1
     """Largest norm of what flows back through one world in one step, in units of its share of the loss.
 
     Swinging poles are chaotic: without this a single world can drown all others."""
-    gradient_clip: float = 1.0
+    max_grad_norm: float = 1.0
     """Largest norm of a gradient; longer ones are shortened to it."""
 
-    def build(self, context: TrainingContext) -> "ShortHorizon":
+    def build(self, context: TrainingContext) -> "Shac":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""
         world = require_device(
             context.engine.world,
             "Gradients flow through worlds in JAX only; use evolution or cloning for this one.",
         )
-        return ShortHorizon(self, context.draw, world)
-
-
-class Student(NamedTuple):
-    """What gradients change: the agent, and a probe that is thrown away after training."""
-
-    policy: Policy
-    probe: Linear
-    """From what a sensor says to which one it is; the last class is noise."""
+        if not truth_size(world):
+            raise ConfigError(
+                f"{world.id} offers no `critic_features`, which the critic of SHAC reads."
+            )
+        return Shac(self, context.draw, world, context.generations)
 
 
 class Worlds(NamedTuple):
@@ -118,16 +112,12 @@ class Window(NamedTuple):
     truncated: Bool[Array, "T R"]
 
 
-class Learner(NamedTuple):
-    """One agent in training, with its critic and its worlds."""
+class ShacState(NamedTuple):
+    """One policy in training, with its critic and its worlds."""
 
-    student: Student
-    average: Policy
-    """Exponential average of the student's policy; the one that is tested and kept."""
-    optimizer: PyTree
-    critic: Critic
+    learner: Learner
+    critic: Learner
     target_critic: Critic
-    critic_optimizer: PyTree
     worlds: Worlds
     key: Key
 
@@ -136,58 +126,60 @@ class Learner(NamedTuple):
 _over_worlds = partial(jax.vmap, in_axes=-1, out_axes=-1)
 
 
-class ShortHorizon(Trainer):
-    """Short-horizon actor-critic of one agent in one differentiable world."""
+class Shac(Trainer):
+    """Short-horizon actor-critic of one policy in one differentiable world."""
 
-    def __init__(self, config: ShortHorizonConfig, draw: DrawPolicy, world: Environment):
-        """Set up."""
+    def __init__(self, config: ShacConfig, draw: DrawPolicy, world: Environment, generations: int):
+        """Set up; the learning rate falls over all generations."""
         self.config = config
         self.draw = draw
         self.world = world
-        rate = optax.cosine_decay_schedule(config.learning_rate, config.total_updates, 0.05)
-        self._optimizer = optax.chain(
-            optax.clip_by_global_norm(config.gradient_clip), optax.adam(rate, b1=0.7, b2=0.95)
+        updates = generations * config.num_iterations
+        self._optimizer = Optimizer(
+            optax.cosine_decay_schedule(config.learning_rate, updates, 0.05),
+            config.max_grad_norm,
+            config.ema_decay,
+            b1=0.7,
+            b2=0.95,
         )
         # Of one world's share of the loss, which is a mean over worlds and steps
-        share = 1 / (config.rollouts * config.horizon * (1 - config.discount))
-        self._largest_cotangent = config.world_gradient_clip * share
-        self._critic_optimizer = optax.chain(
-            optax.clip_by_global_norm(1.0), optax.adam(config.critic_learning_rate)
-        )
+        share = 1 / (config.num_envs * config.num_steps * (1 - config.discount))
+        self._largest_cotangent = config.max_world_grad_norm * share
+        self._critic_optimizer = Optimizer(config.critic_learning_rate, 1.0)
 
-    def init(self, key: Key) -> Learner:
+    def init(self, key: Key) -> ShacState:
         """P learners with weights, worlds and keys of their own."""
         return jax.vmap(self._init_learner)(jax.random.split(key, self.config.population))
 
-    def step(self, state: Learner) -> tuple[Learner, Metrics]:
-        """`updates_per_generation` windows of every learner."""
+    def step(self, state: ShacState) -> tuple[ShacState, Metrics]:
+        """`num_iterations` windows of every learner."""
         state, returns = self._train(state)
         earned = np.asarray(returns)  # of all devices, which must not wait for one another
         config = self.config
-        steps = config.population * config.rollouts * config.horizon * config.updates_per_generation
+        steps = config.population * config.num_envs * config.num_steps * config.num_iterations
         figures = {"best": jnp.asarray(earned.max()), "mean": jnp.asarray(earned.mean())}
         return state, Metrics(steps, figures)
 
     @partial(jax.jit, static_argnames="self")
-    def _train(self, state: Learner) -> tuple[Learner, Float[Array, " P"]]:
+    def _train(self, state: ShacState) -> tuple[ShacState, Float[Array, " P"]]:
         """The learners after a generation, and what each earned an episode."""
 
-        def train(learner: Learner) -> tuple[Learner, Scalar]:
-            updates = self.config.updates_per_generation
+        def train(learner: ShacState) -> tuple[ShacState, Scalar]:
+            updates = self.config.num_iterations
             learner, rewards = jax.lax.scan(self._update, learner, None, length=updates)
             # A window is not an episode: what it earns a step, times the steps of an episode
             return learner, jnp.mean(rewards) * self.world.max_steps
 
         return over_devices(jax.vmap(train), state, self.config.population)
 
-    def candidates(self, state: Learner) -> Policy:
+    def candidates(self, state: ShacState) -> Policy:
         """The averaged weights of every learner."""
-        return state.average
+        return state.learner.average.policy
 
-    def _init_learner(self, key: Key) -> Learner:
+    def _init_learner(self, key: Key) -> ShacState:
         key, key_policy, key_probe, key_critic, key_worlds = jax.random.split(key, 5)
         policy = self.draw(key_policy)
-        starts = jax.random.split(key_worlds, self.config.rollouts)
+        starts = jax.random.split(key_worlds, self.config.num_envs)
         params = self.world.default_params
         observation, state = jax.vmap(
             lambda start: self.world.reset_env(start, params), out_axes=-1
@@ -198,43 +190,36 @@ class ShortHorizon(Trainer):
         )
         features = self.world.critic_features(jax.tree.map(lambda leaf: leaf[..., 0], state))
         critic = Critic((features.shape[0], *self.config.critic_sizes), key=key_critic)
-        student = Student(policy, self._draw_probe(policy, key_probe))
-        return Learner(
-            student=student,
-            average=policy,
-            optimizer=self._optimizer.init(student),
-            critic=critic,
+        sensors = self.world.raw_senses
+        model = with_probe(policy, self.world.senses, sensors, key_probe)
+        return ShacState(
+            learner=self._optimizer.init(model),
+            critic=self._critic_optimizer.init(critic),
             target_critic=critic,
-            critic_optimizer=self._critic_optimizer.init(critic),
             worlds=Worlds(observation, state, carry),
             key=key,
         )
 
-    def _update(self, learner: Learner, _: None) -> tuple[Learner, Scalar]:
-        key, key_window = jax.random.split(learner.key)
-        gradient, (worlds, window) = jax.grad(self._actor_loss, has_aux=True)(
-            learner.student, learner.target_critic, key_window, learner.worlds
-        )
-        updates, optimizer = self._optimizer.update(gradient, learner.optimizer)
-        student = optax.apply_updates(learner.student, updates)
-        critic, critic_optimizer = self._fit_critic(learner, window)
+    def _update(self, state: ShacState, _: None) -> tuple[ShacState, Scalar]:
         config = self.config
-        return Learner(
-            student=student,
-            average=averaged(learner.average, student.policy, 1 - config.average_decay),
-            optimizer=optimizer,
+        key, key_window = jax.random.split(state.key)
+        gradient, (worlds, window) = jax.grad(self._actor_loss, has_aux=True)(
+            state.learner.model, state.target_critic, key_window, state.worlds
+        )
+        critic = self._fit_critic(state, window)
+        return ShacState(
+            learner=self._optimizer.update(state.learner, gradient),
             critic=critic,
-            target_critic=averaged(learner.target_critic, critic, config.target_rate),
-            critic_optimizer=critic_optimizer,
+            target_critic=moving_average(state.target_critic, critic.model, 1 - config.target_rate),
             worlds=jax.lax.stop_gradient(worlds),
             key=key,
         ), jnp.mean(window.reward) / (1 - config.discount)
 
     def _actor_loss(
-        self, student: Student, critic: Critic, key: Key, worlds: Worlds
+        self, model: Probed, critic: Critic, key: Key, worlds: Worlds
     ) -> tuple[Scalar, tuple[Worlds, Window]]:
         """Minus the mean discounted return of a window, and what happened in it."""
-        policy = student.policy
+        policy = model.policy
         discount = self.config.discount
         value, look = _over_worlds(critic), _over_worlds(self.world.critic_features)
 
@@ -242,13 +227,13 @@ class ShortHorizon(Trainer):
             worlds, weight, total, identity = now
             worlds = _clip_backwards(worlds, self._largest_cotangent)
             features, sources = look(worlds.state), _over_worlds(self.world.sources)(worlds.state)
-            keys = jax.random.split(key, self.config.rollouts)
-            said, worlds, reward, terminated, truncated, next_features = _over_worlds(
+            keys = jax.random.split(key, self.config.num_envs)
+            of_sensors, worlds, reward, terminated, truncated, next_features = _over_worlds(
                 partial(self._advance, policy)
             )(keys, worlds)
-            if self.config.identity_weight and said.size:  # a feed-forward agent has none
-                identity = identity + _over_worlds(partial(identity_loss, student.probe))(
-                    said, sources
+            if self.config.sensor_id_coef and of_sensors.size:  # a feed-forward agent has none
+                identity = identity + _over_worlds(partial(identity_loss, model.probe))(
+                    of_sensors, sources
                 )
             reward = (1 - discount) * reward  # values are then of size 1
             total = total + weight * reward
@@ -258,19 +243,19 @@ class ShortHorizon(Trainer):
             window = Window(features, next_features, reward, terminated, truncated)
             return (worlds, weight, total, identity), jax.lax.stop_gradient(window)
 
-        rollouts = self.config.rollouts
-        start = (worlds, jnp.ones(rollouts), jnp.zeros(rollouts), jnp.zeros(rollouts))
+        num_envs = self.config.num_envs
+        start = (worlds, jnp.ones(num_envs), jnp.zeros(num_envs), jnp.zeros(num_envs))
         (worlds, weight, total, identity), window = jax.lax.scan(
-            step, start, jax.random.split(key, self.config.horizon)
+            step, start, jax.random.split(key, self.config.num_steps)
         )
         total = total + weight * value(look(worlds.state))  # SHAC eq. 5
-        loss = -jnp.mean(total) / (1 - discount) + self.config.identity_weight * jnp.mean(identity)
-        return loss / self.config.horizon, (worlds, window)
+        loss = -jnp.mean(total) / (1 - discount) + self.config.sensor_id_coef * jnp.mean(identity)
+        return loss / self.config.num_steps, (worlds, window)
 
     def _advance(self, policy: Policy, key: Key, worlds: Worlds) -> tuple:
         """One world, one step; starts anew where the episode ended."""
         action, carry, _ = policy.step(worlds.observation, worlds.carry)
-        said = policy.sensor_features(carry)
+        of_sensors = policy.sensor_features(carry)
         key_step, key_reset = jax.random.split(key)
         params = self.world.default_params
         observation, state, reward, terminated, truncated, _ = self.world.advance(
@@ -284,22 +269,17 @@ class ShortHorizon(Trainer):
             fresh,
             Worlds(observation, state, carry),
         )
-        return said, worlds, reward, terminated, truncated, features
+        return of_sensors, worlds, reward, terminated, truncated, features
 
-    def _draw_probe(self, policy: Policy, key: Key) -> Linear:
-        world = self.world
-        said = policy.sensor_features(policy.initial_carry(world.num_sensors))
-        return Linear(said.shape[0], world.num_sensors + 1, key=key)
-
-    def _fit_critic(self, learner: Learner, window: Window) -> tuple[Critic, PyTree]:
+    def _fit_critic(self, state: ShacState, window: Window) -> Learner:
         """A few steps towards TD(λ) targets of the target critic."""
         config = self.config
-        values = jax.vmap(_over_worlds(learner.target_critic))(window.next_features)
+        values = jax.vmap(_over_worlds(state.target_critic))(window.next_features)
         values = jnp.where(window.terminated, 0.0, values)
 
         def back(future: Array, now: tuple) -> tuple[Array, Array]:
             reward, value, done = now
-            mixed = (1 - config.trace_decay) * value + config.trace_decay * future
+            mixed = (1 - config.gae_lambda) * value + config.gae_lambda * future
             target = reward + config.discount * jnp.where(done, value, mixed)
             return target, target
 
@@ -309,13 +289,10 @@ class ShortHorizon(Trainer):
         def loss(critic: Critic) -> Scalar:
             return jnp.mean((jax.vmap(_over_worlds(critic))(window.features) - targets) ** 2)
 
-        def fit(now: tuple[Critic, PyTree], _: None) -> tuple[tuple[Critic, PyTree], None]:
-            critic, optimizer = now
-            updates, optimizer = self._critic_optimizer.update(jax.grad(loss)(critic), optimizer)
-            return (optax.apply_updates(critic, updates), optimizer), None
+        def fit(learner: Learner, _: None) -> tuple[Learner, None]:
+            return self._critic_optimizer.update(learner, jax.grad(loss)(learner.model)), None
 
-        start = (learner.critic, learner.critic_optimizer)
-        return jax.lax.scan(fit, start, None, length=config.critic_epochs)[0]
+        return jax.lax.scan(fit, state.critic, None, length=config.critic_epochs)[0]
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
