@@ -78,7 +78,7 @@ def _ours(tracks, cars, steps, agent):
     track_seconds = (time.perf_counter() - started) / tracks
     # A driver for each car: of one driver XLA would see that all cars of a track do the same, and drive one
     config = AttentionAgentConfig()
-    drivers = eqx.filter_vmap(lambda key: config.build(world.senses, 3, key))(
+    drivers = eqx.filter_vmap(lambda key: config.build(world.observation_spec, 3, key))(
         jax.random.split(jax.random.key(0), cars)
     )
 
@@ -93,7 +93,7 @@ def _ours(tracks, cars, steps, agent):
                 frame, state, reward, *_ = world.advance(None, state, action, params)
                 return (frame, state, carry), reward
 
-            start = (frame, state, policy.initial_carry(world.senses))
+            start = (frame, state, policy.initial_carry(world.observation_spec))
             last, rewards = jax.lax.scan(step, start, actions)
             return last[0], last[1].car, rewards
 

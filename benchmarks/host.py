@@ -6,7 +6,7 @@ In turns: the host engine runs the population, and bare processes, one a core, s
 the very same actions with nothing else to do:
 
 - as written: one environment as Gymnasium makes it, through all episodes, one after the other;
-- one by one: the same as we open it, with few calls into PyBullet (`sensorium.bridges.walker`);
+- one by one: the same as we open it, with few calls into PyBullet (`sensorium.bridges.fast_bullet`);
 - side by side: as many of these as episodes. One alone stays in the caches of its core, which it does for
   nobody who acts for many at a time; this is what an engine could reach.
 

@@ -115,6 +115,40 @@ class Pictures(gymnasium.Env):
         return observation, float(self.grey / 255 * action[0]), False, False, {}
 
 
+class Choices(Walk):
+    """A random walk whose first reading asks for one of three, its second for one of two."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        self.action_space = spaces.MultiDiscrete([3, 2])
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        wanted = np.searchsorted([-0.5, 0.5], self.reading[0]), self.reading[1] > 0
+        self.reading = self.reading + self.np_random.normal(size=2) * 0.5
+        self.time += 1
+        reward = float(np.mean(np.equal(action, wanted)))
+        return self.reading, reward, self.time == self.end, False, {}
+
+
+class Shades(Pictures):
+    """A grey picture; pays where the action says whether it is bright."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode)
+        self.observation_space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        _, info = super().reset(seed=seed)
+        return np.full((8, 8, 3), self.grey, np.uint8), info
+
+    def step(self, action):
+        reward = float(action == (self.grey > 127))
+        observation, _ = self.reset()
+        return observation, reward, False, False, {}
+
+
 class Drive(gymnasium.Env):
     """Pictures as large as CarRacing's, of noise and grass; pays for steering."""
 
@@ -166,7 +200,7 @@ class Pairs(Walk):
 
 
 VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Words, Pairs)
-for kind in (Walk, *VICES, Pictures, Drive, Floats, Unbounded):
+for kind in (Walk, *VICES, Choices, Pictures, Shades, Drive, Floats, Unbounded):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )

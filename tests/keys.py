@@ -12,7 +12,7 @@ from functools import partial
 import jax
 import numpy as np
 
-_DRAWS = ("bernoulli", "bits", "choice", "normal", "permutation", "randint", "uniform")
+_DRAWS = ("bernoulli", "bits", "choice", "gumbel", "normal", "permutation", "randint", "uniform")
 _STREAM = 2**31  # numbers from here on are of `seeding.stream`, and no draw or split is near them
 
 

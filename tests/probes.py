@@ -30,9 +30,9 @@ def stop_after(generation, stage=None):
     return stop
 
 
-def context(draw, engine, expert=None):
+def context(draw, engine, expert=None, generations=1, directory=Path()):
     """What a trainer is built from, in a test that keeps nothing on disk."""
-    return TrainingContext(FeedForwardConfig(), draw, engine, Path(), expert=expert)
+    return TrainingContext(FeedForwardConfig(), draw, engine, directory, generations, expert=expert)
 
 
 class ProbeState(NamedTuple):
@@ -84,3 +84,19 @@ class OneMattersWorld(FollowWorld):
     def move(self, key, readings):
         fresh = super().move(key, readings)
         return readings if self.alike else fresh.at[0].set(readings[0])
+
+
+class ChoosingWorld(FollowWorld):
+    """Two readings, each of which asks for one of two options: 1 a step where both are right."""
+
+    id = "Choosing"
+    num_sensors = 2
+    num_actions = 4
+    actions = (2, 2)
+    sensor_names = ("first", "second")
+
+    def step_env(self, key, state, action, params):
+        chosen = jnp.argmax(action.reshape(2, 2), axis=1)
+        reward = jnp.all(chosen == (state.readings > 0)).astype(jnp.float32)
+        state = ProbeState(self.move(key, state.readings), state.time + 1)
+        return self.observe(state), state, reward, jnp.zeros((), bool), {}

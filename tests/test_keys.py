@@ -1,5 +1,6 @@
 """Each random key is used once, in worlds, engines and trainers."""
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -22,15 +23,14 @@ from sensorium.policies import FeedForwardConfig, as_population
 from sensorium.rollout import DeviceEngine, HostEngine, fused_returns, make_world, run_population
 from sensorium.seeding import key_of
 from sensorium.training import (
-    CloningConfig,
     CoachingConfig,
+    DaggerConfig,
     EvolutionConfig,
-    RecurrentPpoConfig,
-    ShortHorizonConfig,
+    PpoConfig,
+    ShacConfig,
     StrategyConfig,
 )
 from sensorium.training.run import keys_of_tests
-from sensorium.training.teachers import AgentTeacher
 from sensorium.training.trainer import TrainingContext
 from tests.keys import watched
 from tests.probes import OneMattersWorld
@@ -64,7 +64,7 @@ def test_worlds_on_the_device(senses):
 
 
 def test_worlds_of_pictures():
-    policy = EYES.build(WORLD.senses, 2, jax.random.key(0))
+    policy = EYES.build(WORLD.observation_spec, 2, jax.random.key(0))
     with watched() as uses:
         attention.trace_images(policy, WORLD, NoiseBackground(), jax.random.key(1), 3)
     assert uses.of_key
@@ -82,38 +82,68 @@ def test_worlds_on_the_host():
 
 def _evolution(directory):
     strategy = StrategyConfig("cma-es", sigma=0.3)
-    config = EvolutionConfig(strategy, population=4, rollouts=3, replays=2, remembered=2, scouted=4)
-    return config, TrainingContext(AGENT, _draw(3, 1), _device(), directory)
-
-
-def _short_horizon(directory):
-    config = ShortHorizonConfig(population=2, rollouts=2, horizon=2, updates_per_generation=2)
-    return config, TrainingContext(AGENT, _draw(3, 1), _device(), directory)
-
-
-def _recurrent_ppo(directory):
-    config = RecurrentPpoConfig(
-        rollouts=4, horizon=4, rounds=2, groups=2, epochs=2, critic_sizes=(4,), critic_rounds=1
+    config = EvolutionConfig(
+        strategy, population=4, num_episodes=3, replays=2, remembered=2, scouted=4
     )
-    return config, TrainingContext(AGENT, _draw(2, 2), _host(Shuffle()), directory)
+    return config, TrainingContext(AGENT, _draw(3, 1), _device(), directory)
+
+
+def _shac(directory):
+    config = ShacConfig(population=2, num_envs=2, num_steps=2, num_iterations=2)
+    return config, TrainingContext(AGENT, _draw(3, 1), _device(), directory)
+
+
+PPO = PpoConfig(
+    num_envs=4,
+    num_steps=4,
+    num_iterations=2,
+    num_minibatches=2,
+    num_epochs=2,
+    critic_sizes=(4,),
+    critic_iterations=1,
+)
+
+
+def _ppo_on_the_host(directory):
+    return PPO, TrainingContext(AGENT, _draw(2, 2), _host(Shuffle()), directory)
+
+
+def _ppo_on_the_device(directory):
+    return PPO, TrainingContext(AGENT, _draw(3, 1), _device(), directory)
+
+
+def _ppo_of_images(directory):
+    draw = partial(EYES.build, WORLD.observation_spec, WORLD.actions)
+    config = dataclasses.replace(PPO, freeze_encoder=True)
+    return config, TrainingContext(EYES, draw, DeviceEngine(WORLD), directory)
 
 
 def _coaching(directory):
     config = CoachingConfig(
-        senses=Shuffle(), rollouts=4, horizon=4, rounds=2, batch=8, epochs=2, critic_sizes=(4,)
+        student_perturbation=Shuffle(),
+        num_envs=4,
+        num_steps=4,
+        num_iterations=2,
+        batch_size=8,
+        num_epochs=2,
+        critic_sizes=(4,),
     )
     student = AGENT.build(2, 2, jax.random.key(9))
     fresh = partial(FeedForwardConfig(()).build, 2, 2)
     return config, TrainingContext(FeedForwardConfig(()), fresh, _host(), directory, expert=student)
 
 
-def _cloning(directory):
-    config = CloningConfig(
-        episodes=0, steps=4, window=2, batch=2, batches=2, dagger_every=1, dagger_episodes=2
-    )
-    policy = FeedForwardConfig(()).build(2, 2, jax.random.key(9))
-    expert = AgentTeacher(policy, make_world(WALK))
-    return config, TrainingContext(AGENT, _draw(2, 2), _host(Shuffle()), directory, expert=expert)
+DAGGER = DaggerConfig(num_envs=2, num_steps=4, window=2, batch_size=2, num_batches=2)
+
+
+def _dagger_on_the_host(directory):
+    expert = AGENT.build(2, 2, jax.random.key(9))
+    return DAGGER, TrainingContext(AGENT, _draw(2, 2), _host(Shuffle()), directory, expert=expert)
+
+
+def _dagger_on_the_device(directory):
+    expert = AGENT.build(3, 1, jax.random.key(9))
+    return DAGGER, TrainingContext(AGENT, _draw(3, 1), _device(), directory, expert=expert)
 
 
 def _draw(sensors, actions):
@@ -132,10 +162,13 @@ def _host(perturbation=None):
     "prepare",
     [
         _evolution,
-        _short_horizon,
-        _recurrent_ppo,
+        _shac,
+        _ppo_on_the_host,
+        _ppo_on_the_device,
+        _ppo_of_images,
         _coaching,
-        _cloning,
+        _dagger_on_the_host,
+        _dagger_on_the_device,
     ],
 )
 def test_trainers(prepare, tmp_path):

@@ -1,4 +1,4 @@
-"""Sensorium: agents whose senses can be shuffled, dropped, doubled or drowned in noise while they act."""
+"""Sensorium: agents whose senses can be shuffled, dropped, doubled or flooded with noise while they act."""
 
 import importlib
 from importlib.metadata import PackageNotFoundError, version

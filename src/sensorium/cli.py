@@ -144,7 +144,7 @@ def evaluate(
     use_all_cores()
     loaded = load(agent)
     world = loaded.recipe.env if env is None else env
-    asked = perturbation.build(make_world(world).senses)
+    asked = perturbation.build(make_world(world).observation_spec)
     perturbations = report.SUITE if suite else (asked,)
     paper = beside(loaded.name) if world == loaded.recipe.env else None
     episodes = make_world(world).scored_episodes if episodes is None else episodes

@@ -7,7 +7,7 @@ from typing import Any
 
 _MANY = 50  # names are too many to list
 LARGEST_COUNT = 2**31 - 1
-"""As far as JAX counts unless told otherwise: in 32 bits."""
+"""As far as JAX counts by default: in 32 bits."""
 
 
 class SensoriumError(Exception):
@@ -54,7 +54,7 @@ class ExportError(SensoriumError, RuntimeError):
 
 
 class MessageError(SensoriumError, ValueError):
-    """A visitor of the demo sent what the page never sends, or a picture that is none."""
+    """A client of the demo sent what the page never sends, or a picture that is none."""
 
 
 class MissingExtraError(SensoriumError, ImportError):

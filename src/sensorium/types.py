@@ -31,13 +31,13 @@ Flag = Bool[Array, ""]
 Observation = Float[Array, " N"]
 """Readings of N scalar sensors, in any order."""
 
-Picture = UInt8[Array, "height width channels"] | Float[Array, "height width channels"]
+Image = UInt8[Array, "height width channels"] | Float[Array, "height width channels"]
 """What a world shows that is seen and not measured: bytes, or the same numbers as floats."""
 
-Sensed = Observation | Picture
+Sensed = Observation | Image
 """What a world shows."""
 
-Senses = int | tuple[int, ...]
+ObservationSpec = int | tuple[int, ...]
 """What an agent is to be ready for: N scalar sensors, or pictures of a shape."""
 
 Action = Float[Array, " A"]
@@ -59,12 +59,12 @@ PyTree = Any
 """Nested containers of arrays, as JAX understands them."""
 
 
-def senses_of(shape: tuple[int, ...]) -> Senses:
+def spec_of(shape: tuple[int, ...]) -> ObservationSpec:
     """Of observations of a shape: N for (N,), the shape itself for pictures."""
     return shape[0] if len(shape) == 1 else shape
 
 
-def in_words(senses: Senses) -> str:
+def in_words(senses: ObservationSpec) -> str:
     """What agents sense, for a sentence; arrays that are no pictures come with what can be done about it."""
     if isinstance(senses, int):
         return f"{senses} scalar sensor(s)"
@@ -78,6 +78,6 @@ def count_of(actions: Actions) -> int:
     return actions if isinstance(actions, int) else sum(actions)
 
 
-def shape_of(senses: Senses) -> tuple[int, ...]:
+def shape_of(senses: ObservationSpec) -> tuple[int, ...]:
     """The shape of observations: the other way round."""
     return (senses,) if isinstance(senses, int) else senses

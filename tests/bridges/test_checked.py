@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from sensorium.bridges.checked import CheckedEnv, checked
-from sensorium.bridges.opening import open_env
+from sensorium.bridges.open_env import open_env
 from sensorium.bridges.wrappers import PerturbObservation
 from sensorium.errors import ConfigError, UnknownNameError, WorldError
 from sensorium.perturbations import Identity
@@ -241,8 +241,8 @@ def test_unknown_ids_say_how_to_name_ones_own():
 
 SCRIPT = """
 import gymnasium, numpy as np
-from sensorium.bridges.pool import PoolVectorEnv
-from sensorium.bridges.opening import open_env
+from sensorium.bridges.vector_env import PoolVectorEnv
+from sensorium.bridges.open_env import open_env
 from sensorium.errors import SensoriumError
 import functools
 

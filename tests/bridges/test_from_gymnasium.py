@@ -10,7 +10,7 @@ import pytest
 
 from sensorium.bridges import bullet
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.opening import open_env
+from sensorium.bridges.open_env import open_env
 from sensorium.errors import ConfigError, MissingExtraError, UnknownNameError
 from sensorium.perturbations import Duplicate, NoiseChannels
 from sensorium.rollout import make_world
@@ -68,7 +68,7 @@ def test_a_reward_for_training_must_exist():
 def test_without_pybullet_the_extra_is_named(monkeypatch):
     for package in ("pybullet", "pybullet_envs_gymnasium"):
         monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "sensorium.bridges.walker", raising=False)
+    monkeypatch.delitem(sys.modules, "sensorium.bridges.fast_bullet", raising=False)
     with pytest.raises(
         MissingExtraError, match=r"pip install 'sensorium\[ant\]', with Python 3.11"
     ):
@@ -124,7 +124,7 @@ class TestAnt:
 
     def test_nothing_is_printed(self):
         code = (
-            "from sensorium.bridges.opening import open_env\n"
+            "from sensorium.bridges.open_env import open_env\n"
             "e = open_env('AntBulletEnv-v0'); e.reset(); e.close(); print('{}')"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -25,6 +25,7 @@ from sensorium.perturbations import (
     compose,
 )
 from sensorium.policies import AttentionNeuronConfig
+from tests.probes import ChoosingWorld
 
 NAME = "sensorium/CartPoleSwingUpHarder-v0"
 
@@ -262,3 +263,18 @@ def test_a_wrapper_around_another_draws_something_else():
     env = PerturbObservation(_noisy(), NoiseChannels(8))
     noise = np.stack([env.reset(seed=1)[0], *(env.step([0.0])[0] for _ in range(3))])
     assert not (noise[:, 3:11] == noise[:, 11:]).any()
+
+
+def test_a_world_of_choices_takes_them_as_gymnasium_does():
+    world = ChoosingWorld()
+    env = WorldVectorEnv(world, num_envs=3)
+    assert env.single_action_space == gymnasium.spaces.MultiDiscrete([2, 2])
+    observations, _ = env.reset(seed=0)
+    right = (observations > 0).astype(int)
+    _, rewards, *_ = env.step(right)
+    assert rewards.tolist() == [1, 1, 1]
+    _, rewards, *_ = env.step(1 - (env.step(right)[0] > 0))
+    assert not rewards.any()
+    for wrong in (np.full((3, 2), 2), np.zeros((3, 3), int), np.full((3, 2), np.nan)):
+        with pytest.raises(ObservationError, match=r"of shape \(3, 2\)"):
+            env.step(wrong)

@@ -3,6 +3,7 @@
 import json
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,8 +18,8 @@ from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, as_popu
 from sensorium.rollout import make_world, open_engine
 from sensorium.serialisation import save_pytree
 from sensorium.training import Sb3PpoConfig
+from sensorium.training.experts import Sb3Actor
 from sensorium.training.run import keys_of_tests
-from sensorium.training.teachers import AgentTeacher, Sb3Teacher
 
 WALK = "gym:tests.host_worlds:Walk-v0"
 
@@ -83,9 +84,8 @@ WALKER = recipes.Recipe(
             Sb3PpoConfig(
                 num_envs=2,
                 num_steps=64,
-                rounds=2,
-                total_rounds=4,
-                batch=64,
+                num_iterations=2,
+                batch_size=64,
                 num_epochs=2,
                 learning_rate=1e-2,
             ),
@@ -113,11 +113,11 @@ def test_the_agent_of_ours_is_the_model_of_theirs(run):
     world = make_world(WALK)
     name, arguments = sb3.network_of(WALKER.policy)
     model = PPO(name, world.opener()(), policy_kwargs=arguments, seed=3, device="cpu")
-    ours = AgentTeacher(sb3.to_policy(model, WALKER.policy, 2, 2), world)
-    theirs = Sb3Teacher(model, world)
-    seen = np.random.default_rng(0).normal(size=(3, 7, 2)).astype(np.float32) * 30
-    done = np.zeros((3, 7, 2), np.float32)
-    np.testing.assert_allclose(ours.label(seen, done), theirs.label(seen, done), atol=1e-5)
+    ours = sb3.to_policy(model, WALKER.policy, 2, 2)
+    seen = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32) * 30
+    theirs = Sb3Actor(model, world).act(np.ones(20, bool), np.arange(20), seen)
+    act = jax.vmap(lambda readings: ours.step(readings, ours.initial_carry(2))[0])
+    np.testing.assert_allclose(act(jnp.asarray(seen)), theirs, atol=1e-5)
 
 
 def test_the_one_with_the_best_test_is_kept(run):

@@ -16,7 +16,7 @@ from sensorium import recipes, zoo
 from sensorium.bridges import sb3, sb3_files
 from sensorium.errors import AgentFileError, ConfigError, MissingExtraError, UnknownNameError
 from sensorium.rollout import make_world
-from sensorium.training.teachers import Sb3Teacher, as_teacher
+from sensorium.training.experts import Sb3Actor, ask
 
 pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
 sb3_contrib = pytest.importorskip("sb3_contrib", reason="the extra `teachers` is not installed")
@@ -51,8 +51,14 @@ def rolled(model, seen, world):
     return np.stack(actions, axis=1)
 
 
-def label(teacher, seen, num_actions=1):
-    return teacher.label(seen, np.zeros((*seen.shape[:2], num_actions), np.float32))
+def label(expert, seen):
+    """What an expert does along episodes."""
+    count, steps = seen.shape[:2]
+    actions = [
+        expert.act(np.full(count, step == 0), np.arange(count), seen[:, step])
+        for step in range(steps)
+    ]
+    return np.stack(actions, axis=1)
 
 
 def one_sentence(error):
@@ -87,7 +93,7 @@ def test_every_algorithm_is_known_and_acts_as_it_does(package, name, env_id, tmp
     loaded = sb3.load_model(tmp_path / "model.zip")
     assert type(loaded).__name__ == {"DDPG": "TD3"}.get(name, name)
     world, seen = make_world(f"gym:{env_id}"), observations(env_id)
-    labels = label(Sb3Teacher(loaded, world), seen, world.num_actions)
+    labels = label(Sb3Actor(loaded, world), seen)
     np.testing.assert_allclose(labels, rolled(model, seen, world), atol=1e-6)
 
 
@@ -104,13 +110,12 @@ def model(folder):
     return trained
 
 
-def test_a_recurrent_teacher_forgets_only_where_an_episode_starts(folder):
+def test_a_recurrent_expert_forgets_only_where_an_episode_starts(folder):
     model = sb3_contrib.RecurrentPPO("MlpLstmPolicy", PENDULUM, **small())
     world, seen = make_world(f"gym:{PENDULUM}"), observations(PENDULUM, 2, 6)
-    teacher = Sb3Teacher(model, world)
-    labels = label(teacher, seen)
-    assert np.abs(labels[:, 1] - label(teacher, seen[:, 1:])[:, 0]).max() > 1e-6
-    actor = teacher.make_actor()
+    actor = Sb3Actor(model, world)
+    labels = label(actor, seen)
+    assert np.abs(labels[:, 1] - label(actor, seen[:, 1:])[:, 0]).max() > 1e-6
     for step in range(6):  # the second lane begins a new episode at the third step
         started = np.array([step == 0, step in (0, 3)])
         now = np.stack([seen[0, step], seen[1, step % 3]])
@@ -143,8 +148,8 @@ def test_a_recurrent_teacher_forgets_only_where_an_episode_starts(folder):
 def test_a_model_of_other_spaces_is_refused(wrap, sentence):
     model = stable_baselines3.PPO("MlpPolicy", wrap(gymnasium.make(PENDULUM)), **small())
     with pytest.raises(ConfigError, match=sentence) as caught:
-        Sb3Teacher(model, make_world(f"gym:{PENDULUM}"))
-    assert "The teacher (PPO) was trained with other" in one_sentence(caught)
+        Sb3Actor(model, make_world(f"gym:{PENDULUM}"))
+    assert "The expert (PPO) was trained with other" in one_sentence(caught)
 
 
 def box(*bounds, shape=(2,), dtype=np.float32):
@@ -313,26 +318,24 @@ def as_student_of(expert, **changes):
     return STUDENT.override({"expert": str(expert)} | changes)
 
 
-def find_teacher(recipe):
+def find_expert(recipe):
     """What the stage of a recipe learns from, in its world."""
     expert, _ = zoo.find_expert(recipe.last.expert, recipe.last.vecnormalize, recipe.env)
-    return as_teacher(expert, recipe.make_world())
+    return ask(expert, recipe.make_world(), "DAgger")[1]
 
 
-def test_a_teacher_sees_what_it_saw_behind_vecnormalize(normalised, folder, tmp_path):
+def test_an_expert_receives_what_it_did_behind_vecnormalize(normalised, folder, tmp_path):
     model, env = normalised
     world, seen = make_world(f"gym:{PENDULUM}"), observations(PENDULUM)
     expected = rolled(model, env.normalize_obs(seen), world)
     recipe = as_student_of(folder / "norm.zip", vecnormalize=str(folder / "statistics.pkl"))
-    labels = label(find_teacher(recipe), seen)
+    labels = label(find_expert(recipe), seen)
     np.testing.assert_allclose(labels, expected, atol=1e-6)
     assert np.abs(rolled(model, seen, world) - expected).max() > 1e-3
-    act = find_teacher(recipe).make_actor().act(np.ones(3, bool), np.arange(3), seen[:, 0])
-    np.testing.assert_allclose(act, expected[:, 0], atol=1e-6)
     with pytest.raises(AgentFileError, match="was trained behind VecNormalize, and no") as caught:
-        find_teacher(as_student_of(folder / "norm.zip"))
+        find_expert(as_student_of(folder / "norm.zip"))
     assert "--vecnormalize FILE" in one_sentence(caught)
-    plain = find_teacher(as_student_of(folder / "norm.zip", vecnormalize="none"))
+    plain = find_expert(as_student_of(folder / "norm.zip", vecnormalize="none"))
     np.testing.assert_allclose(label(plain, seen), rolled(model, seen, world), atol=1e-6)
 
 
@@ -417,18 +420,18 @@ def test_statistics_that_do_not_fit(model, folder, tmp_path):
     }.items():
         recipe = as_student_of(folder / "ppo.zip", vecnormalize=str(tmp_path / name))
         with pytest.raises((AgentFileError, ConfigError), match=sentence) as caught:
-            find_teacher(recipe)
+            find_expert(recipe)
         one_sentence(caught)
     statistics(PENDULUM, norm_obs=False).save(tmp_path / "rewards.pkl")
     recipe = as_student_of(folder / "ppo.zip", vecnormalize=str(tmp_path / "rewards.pkl"))
     seen = observations(PENDULUM)
     np.testing.assert_allclose(
-        label(find_teacher(recipe), seen),
+        label(find_expert(recipe), seen),
         rolled(model, seen, make_world(f"gym:{PENDULUM}")),
         atol=1e-6,
     )
     with pytest.raises(ConfigError, match="VecNormalize go with a model of Stable-Baselines3"):
-        find_teacher(as_student_of("cartpole-pi", vecnormalize=str(tmp_path / "rewards.pkl")))
+        find_expert(as_student_of("cartpole-pi", vecnormalize=str(tmp_path / "rewards.pkl")))
 
 
 def test_a_run_remembers_the_statistics(normalised, folder, tmp_path, monkeypatch):
@@ -459,9 +462,9 @@ def test_a_model_is_no_agent_of_ours_and_the_sentence_says_what_to_do(model, fol
     (tmp_path / "ppo_1.5").write_bytes((folder / "ppo.zip").read_bytes())  # as SB3 names "ppo_1.5"
     with pytest.raises(AgentFileError, match="is a model of Stable-Baselines3"):
         zoo.load(tmp_path / "ppo_1.5")
-    assert isinstance(find_teacher(as_student_of(tmp_path / "ppo_1.5")), Sb3Teacher)
+    assert isinstance(find_expert(as_student_of(tmp_path / "ppo_1.5")), Sb3Actor)
     imitator = recipes.find("carracing-pi").override({"expert": str(folder / "ppo.zip")})
-    with pytest.raises(ConfigError, match="needs an agent of ours as its expert"):
+    with pytest.raises(ConfigError, match="are experts in worlds on the host"):
         zoo.train(imitator, tmp_path / "run")
     with pytest.raises(UnknownNameError, match="No agent was named"):
         zoo.train(STUDENT.override({"start": " "}), tmp_path / "run")

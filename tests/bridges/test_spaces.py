@@ -1,5 +1,7 @@
 """Whatever the bounds and dtype of an action space, what an agent does lies in it, and can be taken back."""
 
+import itertools
+
 import hypothesis.strategies as st
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis.extra import numpy as arrays
 
-from sensorium.bridges.spaces import action_bounds, action_map, num_actions
+from sensorium.bridges.spaces import action_bounds, action_map, actions_of, num_actions
 from sensorium.errors import ConfigError
 
 ENDS = np.float32([[-1.0], [-0.5], [0.0], [0.5], [1.0]])
@@ -134,6 +136,37 @@ def test_bounded_boxes_are_mapped_as_before():
     low, high = np.float32([-0.4, 3.3]), np.float32([0.7, 11.1])
     expected = low + (numbers + np.float32(1)) * np.float32(0.5) * (high - low)
     assert np.array_equal(taken(spaces.Box(low, high), numbers), expected)
+
+
+@st.composite
+def choices(draw):
+    """Spaces of discrete choices, and how many options each has."""
+    kind = draw(st.sampled_from(["discrete", "multi-discrete", "multi-binary"]))
+    if kind == "discrete":
+        count = draw(st.integers(1, 6))
+        return spaces.Discrete(count, start=draw(st.integers(-9, 9))), (count,)
+    shape = draw(st.sampled_from([(1,), (3,), (2, 2)]))
+    if kind == "multi-binary":
+        return spaces.MultiBinary(shape), (2,) * int(np.prod(shape))
+    counts = draw(arrays.arrays(np.int64, shape, elements=st.integers(1, 5)))
+    start = draw(arrays.arrays(np.int64, shape, elements=st.integers(-9, 9)))
+    return spaces.MultiDiscrete(counts, start=start), tuple(counts.reshape(-1).tolist())
+
+
+@given(st.data())
+def test_choices_take_the_largest_of_their_options(data):
+    space, options = data.draw(choices())
+    assert actions_of(space) == options
+    assert num_actions(space) == sum(options)
+    logits = data.draw(rows(space, st.floats(-100, 100, width=32)))
+    done = action_map(space).to_env(logits)
+    start = np.reshape(getattr(space, "start", 0), -1)
+    ends = np.cumsum((0, *options))
+    for action, row in zip(done, logits, strict=True):
+        assert space.contains(action if np.shape(action) else np.int64(action))
+        expected = [row[a:b].argmax() for a, b in itertools.pairwise(ends)]
+        np.testing.assert_array_equal(np.reshape(action, -1), expected + start)
+    np.testing.assert_array_equal(action_map(space).to_env(action_map(space).from_env(done)), done)
 
 
 def test_discrete_actions():

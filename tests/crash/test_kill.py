@@ -16,7 +16,7 @@ from sensorium.errors import AgentFileError, WriteError
 from sensorium.serialisation import atomic_write, load_pytree, read_header, save_pytree
 
 # 12 generations of a small population: some seconds each way
-SETTINGS = ("generations=12", "population=8", "rollouts=2", "checkpoint_every=1")
+SETTINGS = ("generations=12", "population=8", "num_episodes=2", "checkpoint_every=1")
 NUMBERS = [word for setting in SETTINGS for word in ("--set", setting)]
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.demo.browser import keep, until
 
 
-def sources(page):
+def sensor_of_channel(page):
     return page.evaluate("() => [...sensorium.frame.source]")
 
 

@@ -87,10 +87,10 @@ def test_sensors_are_rewired_by_the_perturbations_of_the_package(recipe):
     more = {"noise": 3, "copies": 2} if rewiring.any_number else {}
     rewired = rewiring.rewire(Controls(agent="x", wiring=9, cut=(1,), **more), 2)
     assert same_kind(rewired.perturbation.init(jax.random.key(0), 5), rewired.state)
-    arriving = rewired.perturbation.arriving(5)
+    arriving = rewired.perturbation.output_spec(5)
     assert arriving == rewiring.inputs(rewired) == len(rewired.channel)
     state = jax.tree.map(jnp.asarray, rewired.state)
-    source = np.asarray(rewired.perturbation.sources(state, 5))
+    source = np.asarray(rewired.perturbation.sensor_of_channel(state, 5))
     np.testing.assert_array_equal(source[: rewired.used], rewiring.source(rewired))
     shown = np.asarray(rewired.apply(jax.random.key(1), np.arange(1.0, 6.0, dtype=np.float32)))
     expected = np.where(source == 1, 0.0, source + 1.0)

@@ -111,7 +111,7 @@ class Offset(sensorium.Perturbation):
 
     largest: float = 0.1
 
-    def arriving(self, senses):
+    def output_spec(self, senses):
         return senses
 
     def init(self, key, senses):
@@ -120,7 +120,7 @@ class Offset(sensorium.Perturbation):
     def apply(self, key, state, observation):
         return observation + state, state
 
-    def sources(self, state, senses):
+    def sensor_of_channel(self, state, senses):
         return jnp.arange(senses)
 
     def __str__(self):

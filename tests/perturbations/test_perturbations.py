@@ -43,7 +43,7 @@ def run(perturbation, steps, key=None):
     for step in range(steps):
         channels, state = perturbation.apply(jax.random.fold_in(key, step), state, READINGS)
         shown.append(np.asarray(channels))
-        sources.append(np.asarray(perturbation.sources(state, 5)))
+        sources.append(np.asarray(perturbation.sensor_of_channel(state, 5)))
     return np.stack(shown), np.stack(sources)
 
 
@@ -138,7 +138,7 @@ def test_compose_of_nothing_and_of_one():
 def test_flags_make_a_perturbation_and_its_name():
     made = PerturbationFlags(drop=1, duplicate=2, noise_channels=5, shuffle=True).build()
     assert str(made) == "1 dropped + doubled + +5 noise channels + shuffled"
-    assert made.arriving(5) == 13
+    assert made.output_spec(5) == 13
     assert PerturbationFlags().build() == Identity()
 
 
@@ -150,9 +150,9 @@ def test_flags_make_a_perturbation_and_its_name():
         (lambda: NoiseChannels(-1), "at least 0"),
         (lambda: NoiseChannels(1, float("nan")), "at least 0"),
         (lambda: Drop(-1), "at least 0, got -1"),
-        (lambda: Drop(5).arriving(5), "would leave none; drop at most 4"),
+        (lambda: Drop(5).output_spec(5), "would leave none; drop at most 4"),
         (lambda: Silence(-1), "at least 0, got -1"),
-        (lambda: Silence(5).arriving(5), "would leave none; silence at most 4"),
+        (lambda: Silence(5).output_spec(5), "would leave none; silence at most 4"),
     ],
 )
 def test_numbers_out_of_range(build, sentence):
@@ -164,7 +164,10 @@ def test_one_of_several_is_drawn_for_each_episode():
     either = OneOf((Identity(), Shuffle(), compose(NoiseChannels(1), Drop(1))))
     check_perturbation(either)
     init = jax.jit(lambda key: either.init(key, 5))
-    apply, sources = jax.jit(either.apply), jax.jit(lambda state: either.sources(state, 5))
+    apply, sources = (
+        jax.jit(either.apply),
+        jax.jit(lambda state: either.sensor_of_channel(state, 5)),
+    )
     kinds = set()
     for seed in range(30):
         state = init(jax.random.key(seed))
@@ -200,10 +203,10 @@ UNLIKE = OneOf((Shuffle(), compose(NoiseChannels(5), Shuffle()), Drop(1)))
 )
 def test_channels_that_fill_up_change_nothing_for_attention_neuron(config, choice, key):
     check_perturbation(UNLIKE)
-    policy = config.build(UNLIKE.arriving(5), 2, key)
+    policy = config.build(UNLIKE.output_spec(5), 2, key)
     _, states = UNLIKE.init(key, 5)
     part, alone_state, state = UNLIKE.parts[choice], states[choice], (jnp.asarray(choice), states)
-    width = part.arriving(5)
+    width = part.output_spec(5)
     carry, alone_carry = policy.initial_carry(10), policy.initial_carry(width)
     step, apply = eqx.filter_jit(policy.step), jax.jit(UNLIKE.apply)
     for time, readings in enumerate(jax.random.normal(key, (6, 5))):
@@ -211,9 +214,9 @@ def test_channels_that_fill_up_change_nothing_for_attention_neuron(config, choic
         shown, state = apply(key_step, state, readings)
         alone, alone_state = part.apply(key_step, alone_state, readings)
         np.testing.assert_allclose(shown, np.pad(alone, (0, 10 - width)), atol=1e-6)
-        sources = part.sources(alone_state, 5)
+        sources = part.sensor_of_channel(alone_state, 5)
         np.testing.assert_array_equal(
-            UNLIKE.sources(state, 5), np.pad(sources, (0, 10 - width), constant_values=-1)
+            UNLIKE.sensor_of_channel(state, 5), np.pad(sources, (0, 10 - width), constant_values=-1)
         )
         action, carry, trace = step(shown, carry)
         expected, alone_carry, alone_trace = step(alone, alone_carry)
@@ -230,7 +233,7 @@ def test_sensors_of_different_numbers_are_trained_with(env, monkeypatch):
         "mixed",
         "Many senses.",
         AttentionNeuronConfig(num_queries=4, message_size=4),
-        (Stage("evolution", EvolutionConfig(population=4, rollouts=6), perturbation=parts),),
+        (Stage("evolution", EvolutionConfig(population=4, num_episodes=6), perturbation=parts),),
         env=env,
     )
     assert Recipe.from_json(json.loads(json.dumps(recipe.to_json()))) == recipe

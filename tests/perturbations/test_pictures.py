@@ -264,30 +264,36 @@ def written(path, mode):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda _: ShufflePatches(7).arriving(SHAPE), "7 pixels do not divide .* 96 x 96; 6 would"),
-        (lambda _: ShufflePatches(0).arriving(SHAPE), "0 pixels do not divide .*; 1 would"),
+        (
+            lambda _: ShufflePatches(7).output_spec(SHAPE),
+            "7 pixels do not divide .* 96 x 96; 6 would",
+        ),
+        (lambda _: ShufflePatches(0).output_spec(SHAPE), "0 pixels do not divide .*; 1 would"),
         (lambda _: ShufflePatches(every=-1), "every must be at least 0"),
         (lambda _: Occlude(30.0), "got 30; say 0.3 for 30%"),
         (
-            lambda _: Occlude(0.999).arriving(SHAPE),
+            lambda _: Occlude(0.999).output_spec(SHAPE),
             "0.999 of 256 patches would leave none; .* 0.996",
         ),
         (lambda _: Occlude(1.2), "from 0 to less than 1 .*, got 1.2"),
-        (lambda _: HideRows(96).arriving(SHAPE), "Cannot hide 96 of the 96 rows"),
+        (lambda _: HideRows(96).output_spec(SHAPE), "Cannot hide 96 of the 96 rows"),
         (
-            lambda _: ShufflePatches().arriving(5),
+            lambda _: ShufflePatches().output_spec(5),
             "'shuffled' happens to pictures .* not to 5 scalar",
         ),
         (
-            lambda _: Shuffle().arriving(SHAPE),
+            lambda _: Shuffle().output_spec(SHAPE),
             r"happens to scalar sensors, not to .* \(96, 96, 3\)",
         ),
-        (lambda _: Colour().arriving((96, 96, 1)), "red, green and blue, not of 1 channel"),
-        (lambda _: ShufflePatches().sources((), SHAPE), "no scalar sensors to name"),
-        (lambda tmp: Background(str(tmp)).arriving(SHAPE), "nothing to use as background"),
-        (lambda tmp: Background(str(tmp / "no.png")).arriving(SHAPE), "There is no file .*no.png"),
-        (lambda tmp: Background(written(tmp / "a.png", "RGBA")).arriving(SHAPE), "RGBA; .* RGB"),
-        (lambda tmp: Background(written(tmp / "l.png", "L")).arriving(SHAPE), "mode L; .* RGB"),
+        (lambda _: Colour().output_spec((96, 96, 1)), "red, green and blue, not of 1 channel"),
+        (lambda _: ShufflePatches().sensor_of_channel((), SHAPE), "no scalar sensors to name"),
+        (lambda tmp: Background(str(tmp)).output_spec(SHAPE), "nothing to use as background"),
+        (
+            lambda tmp: Background(str(tmp / "no.png")).output_spec(SHAPE),
+            "There is no file .*no.png",
+        ),
+        (lambda tmp: Background(written(tmp / "a.png", "RGBA")).output_spec(SHAPE), "RGBA; .* RGB"),
+        (lambda tmp: Background(written(tmp / "l.png", "L")).output_spec(SHAPE), "mode L; .* RGB"),
     ],
 )
 def test_impossible_settings_get_one_sentence(make, message, tmp_path):
@@ -299,7 +305,7 @@ def test_impossible_settings_get_one_sentence(make, message, tmp_path):
 def test_files_that_cannot_be_read_get_one_sentence(name, tmp_path):
     (tmp_path / name).write_bytes(b"this is not a picture" * 20)
     with pytest.raises(ConfigError, match=rf"{name} (is not a picture|cannot be read)"):
-        Background(str(tmp_path / name)).arriving(SHAPE)
+        Background(str(tmp_path / name)).output_spec(SHAPE)
 
 
 def test_a_truncated_picture_gets_one_sentence(tmp_path):
@@ -308,12 +314,12 @@ def test_a_truncated_picture_gets_one_sentence(tmp_path):
     Image.fromarray(noise).save(path)
     path.write_bytes(path.read_bytes()[:2000])
     with pytest.raises(ConfigError, match=r"half.png (is not a picture|cannot be read)"):
-        Background(str(path)).arriving(SHAPE)
+        Background(str(path)).output_spec(SHAPE)
 
 
 def test_unknown_names_get_the_nearest():
     with pytest.raises(UnknownNameError, match="hills"):
-        Background("hill").arriving(SHAPE)
+        Background("hill").output_spec(SHAPE)
     with pytest.raises(UnknownNameError, match="blob"):
         PerturbationFlags(modify="blobb").build(SHAPE)
 

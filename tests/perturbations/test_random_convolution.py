@@ -146,10 +146,10 @@ def test_names_and_flags():
     ("make", "message"),
     [
         (
-            lambda: RandomConvolution().arriving((96, 96, 1)),
+            lambda: RandomConvolution().output_spec((96, 96, 1)),
             "'random convolution' happens to pictures of red, green and blue, not of 1 channel",
         ),
-        (lambda: RandomConvolution().arriving(5), "not to 5 scalar sensor"),
+        (lambda: RandomConvolution().output_spec(5), "not to 5 scalar sensor"),
         (lambda: compose(RandomConvolution()).init(jax.random.key(0), 5), "not to 5 scalar"),
         (lambda: RandomConvolution(alpha=1.2), "alpha .* from 0 to 1, got 1.2"),
         (lambda: RandomConvolution(alpha=-0.1), "from 0 to 1, got -0.1"),

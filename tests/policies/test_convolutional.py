@@ -100,7 +100,7 @@ def test_it_drives_in_the_engines(monkeypatch):
 def test_it_acts_in_worlds_on_the_host():
     world = make_world("gym:tests.host_worlds:Pictures-v0")
     small = ConvolutionalConfig(channels=(2,), windows=(3,), strides=(1,), hidden_sizes=())
-    policy = small.build(world.senses, world.num_actions, jax.random.key(0))
+    policy = small.build(world.observation_spec, world.num_actions, jax.random.key(0))
     with HostEngine(world, workers=1) as engine:
         episodes = engine.run_episodes(policy, jax.random.split(jax.random.key(0), 2))
     assert np.isfinite(episodes.total).all()

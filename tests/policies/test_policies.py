@@ -129,8 +129,8 @@ def test_a_matrix_is_no_picture_and_what_to_do_is_said():
     )
     for refused in (
         lambda: check_sensors((3, 4)),
-        lambda: Shuffle().arriving((3, 4)),
-        lambda: Occlude().arriving((3, 4)),
+        lambda: Shuffle().output_spec((3, 4)),
+        lambda: Occlude().output_spec((3, 4)),
         lambda: AttentionAgentConfig().build((3, 4), 1, jax.random.key(0)),
         lambda: ConvolutionalConfig().build((3, 4), 1, jax.random.key(0)),
         lambda: VisionAttentionNeuronConfig().build((3, 4), 1, jax.random.key(0)),

@@ -22,7 +22,7 @@ from sensorium.training.checkpoints import BEST, LAST
 RUN = (
     "train",
     "cartpole-pi-evolution",
-    *("--set", "population=12", "--set", "rollouts=4", "--set", "checkpoint_every=1"),
+    *("--set", "population=12", "--set", "num_episodes=4", "--set", "checkpoint_every=1"),
 )
 
 
@@ -159,7 +159,7 @@ def test_settings_that_do_not_fit(config, sentence):
 def test_only_evolution_is_shared_out(tmp_path):
     with DeviceEngine(make_world("CartPoleSwingUpHarder")) as local:
         engine = DistributedEngine(local)  # of one process
-        with pytest.raises(ConfigError, match="ShortHorizonConfig trains on one machine"):
+        with pytest.raises(ConfigError, match="ShacConfig trains on one machine"):
             recipes.find("cartpole-pi").last.trainer.check_engine(engine)
         recipes.find("cartpole-pi-evolution").last.trainer.check_engine(engine)
 

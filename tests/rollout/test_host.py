@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sensorium.bridges.opening import open_env
+from sensorium.bridges.open_env import open_env
 from sensorium.errors import ConfigError, WorldError
 from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, compose
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy
@@ -36,7 +36,7 @@ def plain_loop(policy, name, perturbation, key):
     world = make_world(name)
     observation, _ = env.reset(seed=int(jax.random.bits(key) >> 1))
     senses = perturbation.init(stream(key, "senses"), world.num_sensors)
-    carry = policy.initial_carry(perturbation.arriving(world.num_sensors))
+    carry = policy.initial_carry(perturbation.output_spec(world.num_sensors))
     rewards, ended = [], False
     while not ended:
         now = jax.random.fold_in(stream(key, "noise"), len(rewards))

@@ -12,7 +12,7 @@ RECIPE = Recipe(
     stages=(
         Stage(
             "evolution",
-            EvolutionConfig(StrategyConfig("cma-es", sigma=0.3), population=8, rollouts=4),
+            EvolutionConfig(StrategyConfig("cma-es", sigma=0.3), population=8, num_episodes=4),
             generations=6,
             test_every=2,
             test_episodes=6,

@@ -1,5 +1,7 @@
 """Coaching: a coach copies its student, then finds out more; it resumes, and says what does not fit."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -7,26 +9,35 @@ import pytest
 from sensorium import zoo
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Shuffle
-from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, to_vector
+from sensorium.policies import (
+    AttentionNeuronConfig,
+    FeedForwardConfig,
+    as_population,
+    to_vector,
+)
 from sensorium.recipes import Recipe, Stage
+from sensorium.rollout import DeviceEngine
 from sensorium.training import CoachingConfig
 from sensorium.zoo import Agent
-from tests.probes import UNTRAINED, Stopped, stop_after
+from tests.probes import UNTRAINED, FollowWorld, Stopped, context, stop_after
+from tests.training.spot_world import EYES, WORLD
+
+pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
 
 WALK = "gym:tests.host_worlds:Walk-v0"
 CONFIG = CoachingConfig(
-    senses=Shuffle(),
-    rollouts=16,
-    horizon=16,
-    rounds=4,
+    student_perturbation=Shuffle(),
+    num_envs=16,
+    num_steps=16,
+    num_iterations=4,
     turn=1,
-    copy_rounds=4,
-    total_rounds=80,
-    batch=64,
+    copy_iterations=4,
+    batch_size=64,
     learning_rate=1e-2,
     critic_sizes=(16,),
     nearness=0.1,
-    exploration=0.3,
+    action_std=0.3,
+    last_action_std=0.2,
 )
 RECIPE = Recipe(
     name="coach",
@@ -82,12 +93,12 @@ def test_it_goes_on_as_if_never_stopped(recipe, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rollouts": 15}, "15 environments x 16 steps do not divide into two halves"),
-        ({"batch": 100}, "16 environments x 16 steps .* batches of 100"),
+        ({"num_envs": 15}, "15 environments x 16 steps do not divide into two halves"),
+        ({"batch_size": 100}, "16 environments x 16 steps .* batches of 100"),
         ({"expert": ""}, "coach needs a student"),
         (
             {"perturbation": {"kind": "NoiseChannels", "count": 1}},
-            "A coach senses the world as it is",
+            "A coach receives the world as it is",
         ),
         ({"policy": {"kind": "AttentionNeuronConfig"}}, "A coach must have no memory"),
     ],
@@ -102,11 +113,30 @@ def test_a_student_of_another_body(recipe, tmp_path):
     other = Recipe("other", "Has one motor.", config, UNTRAINED)
     Agent(other.draw_policy(jax.random.key(0)), other, {}).save(tmp_path / "other.safetensors")
     recipe = recipe.override({"expert": str(tmp_path / "other.safetensors")})
-    with pytest.raises(ConfigError, match=r"The student .* 1 action\(s\); .* takes 2"):
+    with pytest.raises(ConfigError, match=r"The student has 1 action\(s\), but the world takes 2"):
         zoo.train(recipe, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_worlds_on_the_device_are_refused(recipe, tmp_path):
-    with pytest.raises(ConfigError, match="worlds on the host"):
-        zoo.train(recipe.override({"env": "CartPoleSwingUpHarder"}), tmp_path / "run", quiet=True)
+def test_images_are_refused():
+    student = EYES.build(WORLD.observation_spec, 2, jax.random.key(0))
+    with pytest.raises(ConfigError, match="A coach reads scalar sensors"):
+        CONFIG.build(context(lambda key: student, DeviceEngine(WORLD), student))
+
+
+def test_a_coach_in_a_world_on_the_device():
+    world = FollowWorld()
+    student = AttentionNeuronConfig(num_queries=4).build(1, 1, jax.random.key(0))
+
+    def draw(key):
+        return FeedForwardConfig((8,)).build(1, 1, key)
+
+    config = dataclasses.replace(CONFIG, num_iterations=16)
+    trainer = config.build(context(draw, DeviceEngine(world), student, generations=4))
+    state = trainer.init(jax.random.key(0))
+    keys = jax.random.split(jax.random.key(1), 64)
+    for _ in range(4):
+        state, _ = trainer.step(state)
+    score = trainer.engine.returns(trainer.candidates(state), keys).mean()
+    alone = trainer.engine.returns(as_population(student), keys).mean()
+    assert score > alone + 3.0

@@ -22,7 +22,7 @@ from sensorium.perturbations import NoiseChannels, Reshuffle, compose
 from sensorium.policies import FeedForwardConfig, to_vector
 from sensorium.recipes import Recipe
 from sensorium.rollout import DeviceEngine
-from sensorium.training import Budget, RunDirectory, ShortHorizonConfig, Trainer, run
+from sensorium.training import Budget, RunDirectory, ShacConfig, Trainer, run
 from sensorium.training.progress import MetricsFile, read_metrics
 from sensorium.training.trainer import Metrics
 from tests.probes import FollowWorld
@@ -37,10 +37,10 @@ json_values = st.recursive(
 
 
 def tiny(name="cartpole-pi-evolution", **changes):
-    settings = dict(generations=4, population=6, rollouts=2, checkpoint_every=2) | changes
+    settings = dict(generations=4, population=6, num_episodes=2, checkpoint_every=2) | changes
     recipe = recipes.find(name)
-    if isinstance(recipe.last.trainer, ShortHorizonConfig):
-        settings |= dict(horizon=8, updates_per_generation=4)
+    if isinstance(recipe.last.trainer, ShacConfig):
+        settings |= dict(num_steps=8, num_iterations=4, num_envs=settings.pop("num_episodes"))
     return recipe.override(settings | {"test_every": 2, "test_episodes": 4})
 
 
@@ -245,9 +245,9 @@ def test_locks_that_cannot_be_had_get_a_sentence(tmp_path, monkeypatch):
     [
         ("seed", 7, "with 'seed' 0, but recipe.json says 7; put that back"),
         (
-            "stages.0.trainer.rollouts",
+            "stages.0.trainer.num_episodes",
             3,
-            "with 'stages[0].trainer.rollouts' 2, but recipe.json says 3",
+            "with 'stages[0].trainer.num_episodes' 2, but recipe.json says 3",
         ),
         ("policy.num_queries", 4, "with 'policy.num_queries' 16, but recipe.json says 4"),
     ],
@@ -264,6 +264,22 @@ def test_an_edited_recipe_is_not_resumed(setting, value, sentence, whole, tmp_pa
     with pytest.raises(RunError, match="cannot be resumed") as caught:
         recipes.resume(tmp_path, quiet=True)
     assert sentence in str(caught.value)
+
+
+def test_a_run_of_another_version_says_which(whole, tmp_path):
+    shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+    recipe = json.loads((tmp_path / "recipe.json").read_text())
+    recipe["stages"][0]["trainer"] = {"kind": "CloningConfig", "episodes": 3}
+    (tmp_path / "recipe.json").write_text(json.dumps(recipe))
+    versions = json.loads((tmp_path / "versions.json").read_text()) | {"sensorium": "0.1.0"}
+    (tmp_path / "versions.json").write_text(json.dumps(versions))
+    sentence = (
+        r"cannot be resumed \(Sensorium 0.1.0 wrote it\): There is no registered part 'CloningC"
+    )
+    for text in (json.dumps(versions), None):
+        with pytest.raises(RunError, match=sentence if text else "resumed: There is no registered"):
+            recipes.resume(tmp_path, quiet=True)
+        (tmp_path / "versions.json").unlink(missing_ok=True)
 
 
 def test_damaged_checkpoints_are_not_resumed(whole, tmp_path):

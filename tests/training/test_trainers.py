@@ -10,7 +10,7 @@ import pytest
 from sensorium.errors import ConfigError, UnknownNameError, WorldError
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
 from sensorium.rollout import DeviceEngine, run_population
-from sensorium.training import EvolutionConfig, ShortHorizonConfig, Strategy, StrategyConfig
+from sensorium.training import EvolutionConfig, ShacConfig, Strategy, StrategyConfig
 from sensorium.training.strategies import STRATEGIES
 from tests.probes import FollowWorld, OneMattersWorld, context
 
@@ -51,6 +51,7 @@ def _train(config, policy_config, world, generations):
         context(
             lambda key: policy_config.build(world.num_sensors, world.num_actions, key),
             DeviceEngine(world),
+            generations=generations,
         )
     )
     state = trainer.init(jax.random.key(0))
@@ -60,11 +61,9 @@ def _train(config, policy_config, world, generations):
     return float(run_population(trainer.candidates(state), world, keys).total.mean(axis=1).max())
 
 
-EVOLUTION = EvolutionConfig(StrategyConfig("cma-es", sigma=0.3), population=32, rollouts=8)
+EVOLUTION = EvolutionConfig(StrategyConfig("cma-es", sigma=0.3), population=32, num_episodes=8)
 REPLAYS = dataclasses.replace(EVOLUTION, replays=6, remembered=8, scouted=64)
-GRADIENTS = ShortHorizonConfig(
-    rollouts=32, horizon=8, updates_per_generation=50, learning_rate=1e-2, total_updates=1000
-)
+GRADIENTS = ShacConfig(num_envs=32, num_steps=8, num_iterations=50, learning_rate=1e-2)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +106,10 @@ def test_a_generation_is_a_function_of_its_state(config):
             np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["population", "rollouts", "horizon"])
+@pytest.mark.parametrize("name", ["population", "num_envs", "num_steps"])
 def test_gradient_settings_out_of_range(name):
     with pytest.raises(ConfigError, match=f"{name} must be at least 1, got 0"):
-        ShortHorizonConfig(**{name: 0}).build(
-            context(lambda key: None, DeviceEngine(FollowWorld()))
-        )
+        ShacConfig(**{name: 0}).build(context(lambda key: None, DeviceEngine(FollowWorld())))
 
 
 def test_evolution_goes_back_to_where_it_did_worst():
@@ -144,11 +141,11 @@ def test_evolution_without_replays_remembers_nothing():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"replays": 9}, "from 0 to 8 of its 8 rollout"),
+        ({"replays": 9}, "from 0 to 8 of its 8 episode"),
         ({"replays": -1}, "got -1"),
         ({"replays": 5, "remembered": 4}, "with 4 starts remembered, got 5"),
         ({"replays": 2, "scouted": 3}, r"as many starts as it remembers \(32\), got 3"),
-        ({"rollouts": 0}, "rollouts must be at least 1, got 0"),
+        ({"num_episodes": 0}, "num_episodes must be at least 1, got 0"),
     ],
 )
 def test_evolution_settings_out_of_range(settings, words):
@@ -181,7 +178,7 @@ def test_an_individual_that_fails_counts_as_the_worst(value):
     states = []
     for change in (lambda returns: np.full_like(returns[0], value), worst):
         engine = Failing(FollowWorld(), [1, 2], change)
-        config = EvolutionConfig(population=8, rollouts=4)
+        config = EvolutionConfig(population=8, num_episodes=4)
         trainer = config.build(context(draw_follower, engine))
         state, metrics = trainer.step(trainer.init(jax.random.key(0)))
         states.append((state.strategy, metrics))
@@ -192,6 +189,6 @@ def test_an_individual_that_fails_counts_as_the_worst(value):
 
 def test_where_all_individuals_fail_training_stops():
     engine = Failing(FollowWorld(), slice(None), lambda returns: np.nan)
-    trainer = EvolutionConfig(population=8, rollouts=4).build(context(draw_follower, engine))
+    trainer = EvolutionConfig(population=8, num_episodes=4).build(context(draw_follower, engine))
     with pytest.raises(WorldError, match="No individual of the generation has a finite return"):
         trainer.step(trainer.init(jax.random.key(0)))

@@ -13,7 +13,7 @@ import pytest
 import sensorium
 from sensorium import zoo
 from sensorium.errors import ExportError, MissingExtraError, WriteError
-from sensorium.layers import patch_votes
+from sensorium.layers import patch_attention
 from sensorium.policies import (
     AttentionAgentConfig,
     AttentionNeuronConfig,
@@ -175,13 +175,13 @@ def test_an_agent_that_drives(name, tmp_path):
 
 def test_votes_are_the_same_as_a_whole(key):
     queries, keys = jax.random.normal(key, (2, 200, 4))
-    block = patch_votes.ROWS_AT_A_TIME
-    in_blocks = patch_votes.votes(queries, keys)
+    block = patch_attention.ROWS_AT_A_TIME
+    in_blocks = patch_attention.patch_importance(queries, keys)
     with to_onnx._whole_votes():
-        whole = patch_votes.votes(queries, keys)
-        assert patch_votes.ROWS_AT_A_TIME is None
+        whole = patch_attention.patch_importance(queries, keys)
+        assert patch_attention.ROWS_AT_A_TIME is None
     np.testing.assert_allclose(whole, in_blocks, rtol=1e-5)
-    assert block == patch_votes.ROWS_AT_A_TIME
+    assert block == patch_attention.ROWS_AT_A_TIME
 
 
 @pytest.mark.parametrize("by", [1e-3, float("nan")])

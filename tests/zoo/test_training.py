@@ -16,11 +16,11 @@ from sensorium.perturbations import Shuffle
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
 from sensorium.recipes import Recipe, Stage
 from sensorium.training import (
-    CloningConfig,
+    DaggerConfig,
     EvolutionConfig,
-    RecurrentPpoConfig,
+    PpoConfig,
     Sb3PpoConfig,
-    ShortHorizonConfig,
+    ShacConfig,
     StrategyConfig,
 )
 from tests.probes import Stopped, stop_after
@@ -38,20 +38,20 @@ CHAIN = Recipe(
     stages=(
         Stage(
             "gradients",
-            ShortHorizonConfig(population=2, rollouts=4, horizon=8, updates_per_generation=2),
+            ShacConfig(population=2, num_envs=4, num_steps=8, num_iterations=2),
             policy=AttentionNeuronConfig(num_queries=4),
             perturbation=Shuffle(),
             **QUICK,
         ),
         Stage(
             "evolution",
-            EvolutionConfig(StrategyConfig("pgpe", sigma=0.01), population=4, rollouts=2),
+            EvolutionConfig(StrategyConfig("pgpe", sigma=0.01), population=4, num_episodes=2),
             policy=AttentionNeuronConfig(num_queries=4),
             **QUICK,
         ),
         Stage(
             "larger",
-            EvolutionConfig(StrategyConfig("pgpe", sigma=0.01), population=4, rollouts=2),
+            EvolutionConfig(StrategyConfig("pgpe", sigma=0.01), population=4, num_episodes=2),
             start="stage:gradients",
             **QUICK,
         ),
@@ -145,10 +145,10 @@ def test_all_of_a_chain_is_checked_before_anything_is_written(tmp_path, changes,
 
 def test_a_recipe_is_a_name_a_file_a_run_or_of_a_module(whole, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    run("sensorium recipe cartpole-pi --set seed=3 --set trainer.horizon=8", monkeypatch)
+    run("sensorium recipe cartpole-pi --set seed=3 --set trainer.num_steps=8", monkeypatch)
     Path("mine.json").write_text(capsys.readouterr().out)
     mine = recipes.find("mine.json")
-    assert mine == recipes.find("cartpole-pi").override({"seed": 3, "horizon": 8})
+    assert mine == recipes.find("cartpole-pi").override({"seed": 3, "num_steps": 8})
     assert recipes.find(str(whole)) == CHAIN
     assert recipes.find("tests.zoo.test_training:CHAIN") == CHAIN
     with pytest.raises(UnknownNameError, match="did you mean 'CHAIN'"):
@@ -158,17 +158,28 @@ def test_a_recipe_is_a_name_a_file_a_run_or_of_a_module(whole, tmp_path, monkeyp
 @pytest.fixture
 def small(monkeypatch):
     """The README's recipes, with small agents, in a small world and with a budget of seconds."""
-    ppo = Sb3PpoConfig(num_envs=2, num_steps=16, rounds=1, total_rounds=2, batch=32, num_epochs=1)
+    ppo = Sb3PpoConfig(num_envs=2, num_steps=16, num_iterations=1, batch_size=32, num_epochs=1)
     expert = Stage("ppo", ppo, **QUICK)
     clone = (
         recipes.find("ant-pi")
         .stage("clone")
         .changed(
-            trainer=CloningConfig(episodes=4, steps=20, window=20, batch=2, batches=1), **QUICK
+            trainer=DaggerConfig(
+                num_envs=4,
+                demonstration_rounds=1,
+                rollout_every=0,
+                window=20,
+                batch_size=2,
+                num_batches=1,
+            ),
+            **QUICK,
         )
     )
     second = recipes.find("ant-pi").last.changed(
-        trainer=RecurrentPpoConfig(rollouts=2, groups=1, horizon=8, rounds=1, epochs=1), **QUICK
+        trainer=PpoConfig(
+            num_envs=2, num_minibatches=1, num_steps=8, num_iterations=1, num_epochs=1
+        ),
+        **QUICK,
     )
     for name, stages in (("ant-fnn", (expert,)), ("ant-pi", (clone, second))):
         recipe = dataclasses.replace(
@@ -189,7 +200,6 @@ def run(line, monkeypatch):
 @pytest.mark.usefixtures("small")
 def test_the_chain_of_the_readme_runs_as_written_in_a_fresh_folder(tmp_path, monkeypatch):
     pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
-    pytest.importorskip("minari", reason="the extra `teachers` is not installed")
     (line,) = (
         line
         for line in README.read_text().splitlines()

@@ -69,7 +69,7 @@ def trace_images(
     key_reset, key_senses, key_steps = jax.random.split(key, 3)
     params = world.default_params
     picture, state = world.reset_env(key_reset, params)
-    senses = perturbation.init(key_senses, world.senses)
+    senses = perturbation.init(key_senses, world.observation_spec)
     height, width, _ = world.observation_shape
     rows, columns = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
     places = jnp.stack([rows, columns, jnp.zeros_like(rows)], -1).astype(jnp.uint8)
@@ -96,7 +96,13 @@ def trace_images(
         )
         return (following, state, after, carry, alive & ~terminated & ~truncated), kept
 
-    start = (picture, state, senses, policy.initial_carry(world.senses), jnp.ones((), bool))
+    start = (
+        picture,
+        state,
+        senses,
+        policy.initial_carry(world.observation_spec),
+        jnp.ones((), bool),
+    )
     return jax.lax.scan(step, start, jnp.arange(steps))[1]
 
 

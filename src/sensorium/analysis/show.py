@@ -67,24 +67,24 @@ def show(
         raise ConfigError(f"steps must be between 1 and {world.max_steps}, got {steps}.")
     if plain and flags != NO_FLAGS:
         raise ConfigError("--plain goes without flags that perturb: choose.")
-    scalar = isinstance(world.senses, int)
+    scalar = isinstance(world.observation_spec, int)
     if scalar and not plain and flags == NO_FLAGS:
         flags = PerturbationFlags(reshuffle_every=_RESHUFFLE_EVERY)
     if backgrounds is None:
-        cases = [(flags.build(world.senses), video, figure)]
+        cases = [(flags.build(world.observation_spec), video, figure)]
     elif flags.background is not None:
         raise ConfigError("--background is one of them and --backgrounds is each: choose.")
     else:
         cases = [
             (
-                dataclasses.replace(flags, background=source).build(world.senses),
+                dataclasses.replace(flags, background=source).build(world.observation_spec),
                 video and video / f"{name}.mp4",
                 figure and figure / f"{name}.png",
             )
             for name, source in each_background(backgrounds).items()
         ]
     for perturbation, *files in cases:  # says what does not fit before anything is run
-        perturbation.arriving(world.senses)
+        perturbation.output_spec(world.observation_spec)
         for file in files:
             if file is not None:
                 check_writable(file)

@@ -9,10 +9,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.opening import open_env
+from sensorium.bridges.open_env import open_env
 from sensorium.envs import Environment, Perturbed, World
 from sensorium.perturbations import Identity, Perturbation
-from sensorium.policies import Policy, SensoryCarry, SensoryPolicy
+from sensorium.policies import Policy, SetCarry, SetPolicy
 from sensorium.rollout import by_kind
 from sensorium.rollout.acting import begin_senses, perturb_action, sense
 from sensorium.rollout.host import seeds_of
@@ -91,7 +91,7 @@ def _trace_on_device(
         kept = EpisodeTrace(
             sensors=world.observe(state.world),
             channels=channels,
-            source=perturbed.sources(state),
+            source=perturbed.sensor_of_channel(state),
             attention=inside.attention,
             code=inside.code,
             action=action,
@@ -102,7 +102,7 @@ def _trace_on_device(
         alive = alive & ~terminated & ~truncated
         return (next_channels, next_state, carry, alive), kept
 
-    carry = policy.initial_carry(perturbed.senses)
+    carry = policy.initial_carry(perturbed.observation_spec)
     start = (channels, state, carry, jnp.ones((), bool))
     return jax.lax.scan(step, start, jnp.arange(steps))[1]
 
@@ -111,8 +111,8 @@ def _trace_on_host(
     policy: Policy, world: HostWorld, perturbation: Perturbation, key: Key, steps: int
 ) -> EpisodeTrace:
     policy = policy.with_code_scale(perturbation.code_scale)
-    carry = policy.initial_carry(perturbation.arriving(world.raw_senses))
-    senses = begin_senses(perturbation, key, world.raw_senses)
+    carry = policy.initial_carry(perturbation.output_spec(world.raw_observation_spec))
+    senses = begin_senses(perturbation, key, world.raw_observation_spec)
     env = open_env(world.name, render_mode=world.render_mode)
     kept = []
     try:
@@ -163,7 +163,7 @@ def _act(
     carry: PyTree,
 ) -> tuple:
     channels, senses = sense(perturbation, key, time, senses, observation)
-    sources = perturbation.sources(senses, observation.shape[0])
+    sources = perturbation.sensor_of_channel(senses, observation.shape[0])
     action, carry, inside = policy.step(channels, carry)
     command = perturb_action(perturbation, key, time, senses, action)
     return channels, sources, action, command, inside, carry, senses
@@ -174,7 +174,7 @@ def collect_codes(
     world: Environment,
     keys: Keys,
     steps: int,
-    reader: SensoryPolicy | None = None,
+    reader: SetPolicy | None = None,
 ) -> tuple[Float[np.ndarray, "samples M"], Float[np.ndarray, "samples N"]]:
     """Collect codes and the observations they were computed from, over many episodes, up to their ends.
 
@@ -195,10 +195,10 @@ def collect_codes(
     return np.asarray(codes)[alive], np.asarray(traces.sensors)[alive]
 
 
-def _read(reader: SensoryPolicy, trace: EpisodeTrace) -> Float[Array, "T M"]:
+def _read(reader: SetPolicy, trace: EpisodeTrace) -> Float[Array, "T M"]:
     """Compute the codes of one agent from the observations and actions of another."""
 
-    def step(carry: SensoryCarry, inputs: tuple[Array, Array]) -> tuple[SensoryCarry, Array]:
+    def step(carry: SetCarry, inputs: tuple[Array, Array]) -> tuple[SetCarry, Array]:
         channels, action = inputs
         _, carry, inside = reader.step(channels, carry)
         assert inside.code is not None

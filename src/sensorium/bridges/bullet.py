@@ -41,7 +41,9 @@ def open_env(
     """
     with _without_greetings():
         try:
-            from sensorium.bridges.walker import quicken  # its imports register PyBullet's worlds
+            from sensorium.bridges.fast_bullet import (
+                quicken,  # its imports register PyBullet's worlds
+            )
         except ImportError as error:
             raise MissingExtraError(
                 f"{name} needs PyBullet: pip install 'sensorium[ant]', with Python 3.11 (there are "

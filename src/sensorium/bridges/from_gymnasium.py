@@ -20,12 +20,12 @@ from gymnasium import spaces
 from jaxtyping import Float
 
 from sensorium.bridges.bullet_body import Body, Points, body_of
-from sensorium.bridges.opening import open_env
+from sensorium.bridges.open_env import open_env
 from sensorium.bridges.spaces import ActionMap, action_map, actions_of
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
-from sensorium.types import Actions, Senses, count_of, in_words, senses_of, shape_of
+from sensorium.types import Actions, ObservationSpec, count_of, in_words, shape_of, spec_of
 
 _NO_TIME_LIMIT = 10_000  # steps, where an environment sets none itself
 _STEPS_PER_SECOND = 60  # as PyBullet's worlds and most others
@@ -62,7 +62,7 @@ class HostWorld(World):
         Raises:
             ConfigError: The perturbation cannot be applied to what the environment shows.
         """
-        return shape_of(self.perturbation.arriving(self.raw_senses))
+        return shape_of(self.perturbation.output_spec(self.raw_observation_spec))
 
     @property
     def sensor_names(self) -> tuple[str, ...]:
@@ -85,9 +85,9 @@ class HostWorld(World):
         return self._facts.action_space
 
     @property
-    def raw_senses(self) -> Senses:
+    def raw_observation_spec(self) -> ObservationSpec:
         """What the environment shows before the perturbation: N, or the shape of pictures."""
-        return senses_of(self.raw_observation_shape)
+        return spec_of(self.raw_observation_shape)
 
     @property
     def num_actions(self) -> int:
@@ -150,11 +150,11 @@ class HostWorld(World):
 
     @property
     def render_mode(self) -> str | None:
-        """`rgb_array` if the environment says that it can draw itself so; see `opening.open_env`."""
+        """`rgb_array` if the environment says that it can draw itself so; see `open_env.open_env`."""
         return self._facts.render_mode
 
     def opener(self) -> Callable[[], gymnasium.Env]:
-        """What opens the environment itself, unperturbed, in any process; see `opening.open_env`."""
+        """What opens the environment itself, unperturbed, in any process; see `open_env.open_env`."""
         return functools.partial(open_env, self.name, self.training_reward)
 
     def to_env_actions(self, actions: Float[np.ndarray, "L A"]) -> np.ndarray:

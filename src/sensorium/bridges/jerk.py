@@ -1,4 +1,4 @@
-"""A reward for steady actions, for training teachers that can be imitated."""
+"""A reward for steady actions, for training experts that can be imitated."""
 
 from typing import Any
 

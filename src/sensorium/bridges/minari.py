@@ -62,6 +62,15 @@ def write(path: Path, world: HostWorld, parts: Iterable[Episodes]) -> None:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
+def is_dataset(path: Path | str) -> bool:
+    """Whether a folder looks like a dataset of Minari, or like one of its downloads, which holds it in `data`."""
+    return os.path.isfile(_storage(Path(path)) / "metadata.json")
+
+
+def _storage(path: Path) -> Path:
+    return path / "data" if os.path.isdir(path / "data") else path
+
+
 def read(path: Path, max_steps: int) -> Episodes:
     """Read a dataset, cut to `max_steps` steps an episode.
 
@@ -71,7 +80,7 @@ def read(path: Path, max_steps: int) -> Episodes:
     """
     storage_of, _ = _import()
     try:
-        storage = storage_of.read(path)
+        storage = storage_of.read(_storage(path))
         stored = list(storage.get_episodes(range(storage.total_episodes)))
     except (OSError, ValueError, KeyError) as error:
         raise ConfigError(f"{path} is not a dataset of Minari, or it is damaged.") from error
@@ -82,7 +91,8 @@ def read(path: Path, max_steps: int) -> Episodes:
 
     def stack(key: str, longer: int = 0) -> np.ndarray:
         first = np.asarray(stored[0][key])
-        rows = np.zeros((len(stored), steps + longer, *first.shape[1:]), np.float32)
+        dtype = np.uint8 if first.dtype == np.uint8 and first.ndim == 4 else np.float32
+        rows = np.zeros((len(stored), steps + longer, *first.shape[1:]), dtype)
         for row, one in zip(rows, stored, strict=True):
             short = np.asarray(one[key])[: steps + longer]
             row[: len(short)] = short
@@ -128,7 +138,7 @@ def _import() -> tuple[Any, Any]:
         from minari.dataset.minari_storage import MinariStorage
     except ImportError as error:
         raise MissingExtraError(
-            "Demonstrations are kept with Minari: pip install 'sensorium[teachers]'."
+            "Datasets of Minari need it: pip install 'sensorium[teachers]'."
         ) from error
     return MinariStorage, EpisodeBuffer
 

@@ -1,4 +1,4 @@
-"""Stable-Baselines3, both ways: its models as teachers (`load_model`), and our agents behind its `predict`.
+"""Stable-Baselines3, both ways: its models as experts (`load_model`), and our agents behind its `predict`.
 
 ```python
 import numpy as np
@@ -29,7 +29,7 @@ from sensorium.bridges.sb3_files import load_model as load_model
 from sensorium.bridges.spaces import action_bounds
 from sensorium.errors import ConfigError, ObservationError
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
-from sensorium.types import PyTree, Senses
+from sensorium.types import ObservationSpec, PyTree
 
 
 @runtime_checkable
@@ -150,7 +150,7 @@ def network_of(config: FeedForwardConfig | ConvolutionalConfig) -> tuple[str, di
 def to_policy(
     model: Any,
     config: FeedForwardConfig | ConvolutionalConfig,
-    senses: Senses,
+    senses: ObservationSpec,
     num_actions: int,
 ) -> Policy:
     """The same agent as one of ours: what a PPO or A2C model does deterministically.
@@ -206,7 +206,7 @@ def check_spaces(model: Any, world: HostWorld) -> None:
     ):
         if differs := difference(theirs, ours):
             raise ConfigError(
-                f"The teacher ({type(model).__name__}) was trained with other {what} than those of "
+                f"The expert ({type(model).__name__}) was trained with other {what} than those of "
                 f"{world.name}: {differs}. If it was trained behind wrappers, register the environment "
                 "with them, and name that one as gym:module:Id."
             )

@@ -13,6 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from sensorium.bridges.spaces import action_map
 from sensorium.envs import CartPoleSwingUpHarder, Environment, make
 from sensorium.errors import ConfigError, ObservationError
 from sensorium.seeding import Seed, check_seed, key_of
@@ -70,13 +71,14 @@ class WorldEnv(gymnasium.Env):
         """
         if self._state is None:
             raise ConfigError("Call reset before step.")
-        action = np.asarray(action, np.float32)
-        if action.shape != self.action_space.shape or not np.isfinite(action).all():
-            raise ObservationError(
-                f"An action must be {self.action_space.shape[0]} finite number(s), got {action}."
-            )
+        chosen = _for_world(action, self.action_space)
+        if chosen is None:
+            expected = self.action_space
+            if isinstance(expected, spaces.Box):
+                expected = f"{expected.shape[0]} finite number(s)"
+            raise ObservationError(f"An action must be {expected}, got {action}.")
         observation, self._state, reward, terminated, truncated, _ = self._advance(
-            self._next_key(), self._state, action
+            self._next_key(), self._state, chosen
         )
         return np.array(observation), float(reward), bool(terminated), bool(truncated), {}
 
@@ -158,13 +160,13 @@ class WorldVectorEnv(VectorEnv):
         """
         if self._now is None:
             raise ConfigError("Call reset before step.")
-        actions = np.asarray(actions, np.float32)
-        if actions.shape != self.action_space.shape or not np.isfinite(actions).all():
+        chosen = _for_world(actions, self.action_space, self.single_action_space)
+        if chosen is None:
             raise ObservationError(
                 f"Actions must be finite numbers of shape {self.action_space.shape}, got "
-                f"{actions.shape}."
+                f"{np.shape(actions)}."
             )
-        seen, states, *ends, _ = self._advance(self._next_keys(), self._now[1], actions)
+        seen, states, *ends, _ = self._advance(self._next_keys(), self._now[1], chosen)
         self._now = seen, states
         # Copies: the buffers themselves are given to the next step
         rewards, terminated, truncated = (np.array(end) for end in ends)
@@ -183,10 +185,34 @@ def _drawn_key(random: np.random.Generator) -> jax.Array:
     return key_of(random.integers(2**63))
 
 
-def _spaces_of(world: Environment) -> tuple[spaces.Box, spaces.Box]:
+def _for_world(
+    action: Any, space: gymnasium.Space, single: gymnasium.Space | None = None
+) -> np.ndarray | None:
+    """What a world takes: numbers as they are, of choices their logits; None if it is not of the space.
+
+    Args:
+        action: Of one environment, or of many.
+        space: Of `action`.
+        single: Of one environment, where there are many.
+    """
+    numbers = np.asarray(action, np.float32)
+    if numbers.shape != space.shape or not np.isfinite(numbers).all():
+        return None
+    if isinstance(single or space, spaces.Box):
+        return numbers
+    if not space.contains(numbers.astype(space.dtype)):
+        return None
+    rows = action_map(single or space).from_env(numbers if single else numbers[None])
+    return rows if single else rows[0]
+
+
+def _spaces_of(world: Environment) -> tuple[spaces.Box, gymnasium.Space]:
     """Of observations and actions."""
     shape = world.observation_shape
     pictures = len(shape) == 3
     low, high, dtype = (0, 255, np.uint8) if pictures else (-np.inf, np.inf, np.float32)
-    actions = spaces.Box(-1.0, 1.0, (world.num_actions,), np.float32)
+    actions: gymnasium.Space = spaces.Box(-1.0, 1.0, (world.num_actions,), np.float32)
+    if isinstance(world.actions, tuple):
+        one, *more = world.actions
+        actions = spaces.MultiDiscrete(list(world.actions)) if more else spaces.Discrete(one)
     return spaces.Box(low, high, shape, dtype), actions

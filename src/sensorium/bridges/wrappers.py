@@ -26,7 +26,7 @@ from sensorium.bridges.spaces import CHOICES, ActionMap, action_map
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
 from sensorium.seeding import Seed, check_seed, key_of, stream
-from sensorium.types import senses_of
+from sensorium.types import spec_of
 
 
 class PerturbObservation(gymnasium.Wrapper):
@@ -54,8 +54,8 @@ class PerturbObservation(gymnasium.Wrapper):
                 f"PerturbObservation needs pictures of uint8; those of {env} are {space.dtype}."
             )
         self.perturbation = perturbation
-        self._shown = senses_of(space.shape)
-        arriving = perturbation.arriving(self._shown)
+        self._shown = spec_of(space.shape)
+        arriving = perturbation.output_spec(self._shown)
         if isinstance(arriving, int):
             self.observation_space = spaces.Box(-np.inf, np.inf, (arriving,), np.float32)
         else:

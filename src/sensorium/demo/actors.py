@@ -82,7 +82,7 @@ class Actor:
             ConfigError: The world shows something that cannot be rewired.
         """
         self.policy, self.num_inputs = policy, num_inputs
-        self.rewiring: Any = rewiring_for(policy, world.raw_senses)
+        self.rewiring: Any = rewiring_for(policy, world.raw_observation_spec)
         self.act = jax.jit(self._act, static_argnames="copies")
 
     def initial_carry(self, rewired: Rewired) -> PyTree:
@@ -202,7 +202,7 @@ class Actors:
         policy = zoo.load(recipe.name).policy
         if type(policy) is type(self.agent.policy):  # one of the kind, which is no contrast
             return None, None
-        senses = self.world.raw_senses
+        senses = self.world.raw_observation_spec
         return recipe.name, self._actor(policy, senses if isinstance(senses, int) else None)
 
     def _actor(self, policy: Policy, num_inputs: int | None = None) -> Actor:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.opening import open_env
+from sensorium.bridges.open_env import open_env
 from sensorium.demo.actors import Actor, Actors, ActorTrace
 from sensorium.demo.episode import Episode, Snapshot, resize_carry
 from sensorium.demo.rewiring import Rewired

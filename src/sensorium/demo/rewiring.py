@@ -42,9 +42,9 @@ from sensorium.perturbations import (
 )
 from sensorium.perturbations.backgrounds import frames_of
 from sensorium.perturbations.patches import PatchOrder
-from sensorium.policies import Policy, SensoryCarry, SensoryPolicy
+from sensorium.policies import Policy, SetCarry, SetPolicy
 from sensorium.seeding import key_of, stream
-from sensorium.types import Key, PyTree, Senses
+from sensorium.types import Key, ObservationSpec, PyTree
 
 FROM_NOISE = -1
 """The source of a noise channel."""
@@ -114,7 +114,7 @@ class Rewiring(abc.ABC, Generic[_R]):
         """
 
     @abc.abstractmethod
-    def inputs(self, rewired: _R) -> Senses:
+    def inputs(self, rewired: _R) -> ObservationSpec:
         """What `Policy.initial_carry` asks for."""
 
     def clear_unused(self, blank: PyTree, carry: PyTree, rewired: _R) -> PyTree:
@@ -133,7 +133,7 @@ class SensorRewiring(Rewiring[RewiredSensors]):
     def __init__(self, policy: Policy, num_sensors: int):
         """Set up for a policy and N sensors."""
         self._policy, self._count = policy, num_sensors
-        layer = policy.layer if isinstance(policy, SensoryPolicy) else None
+        layer = policy.layer if isinstance(policy, SetPolicy) else None
         # NLA's keys depend on all sensors: an input that reads zero would not be as if it were not there
         self.fixed_size = isinstance(layer, AttentionNeuron) and layer.nonlinear_keys is None
         """Whether the number of inputs is always the largest."""
@@ -195,7 +195,7 @@ class SensorRewiring(Rewiring[RewiredSensors]):
         return len(rewired.channel)
 
     def clear_unused(self, blank: PyTree, carry: PyTree, rewired: RewiredSensors) -> PyTree:
-        if not self.fixed_size or not isinstance(carry, SensoryCarry):
+        if not self.fixed_size or not isinstance(carry, SetCarry):
             return carry
         used = jnp.arange(len(rewired.channel)) < rewired.used
         memory = jax.tree.map(
@@ -276,7 +276,7 @@ def _states_of_changes(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
     return tuple(part.init(key, shape) for part, key in zip(_CHANGE.parts, keys, strict=True))
 
 
-def rewiring_for(policy: Policy, senses: Senses) -> SensorRewiring | ImageRewiring:
+def rewiring_for(policy: Policy, senses: ObservationSpec) -> SensorRewiring | ImageRewiring:
     """Choose by what the world shows; ConfigError if that is neither scalars nor images in colour."""
     if isinstance(senses, int):
         return SensorRewiring(policy, senses)

@@ -18,7 +18,7 @@ from jaxtyping import Array
 import sensorium
 from sensorium.errors import ConfigError, WriteError
 from sensorium.layers import AttentionNeuron
-from sensorium.policies import FeedForwardPolicy, Policy, SensoryPolicy
+from sensorium.policies import FeedForwardPolicy, Policy, SetPolicy
 from sensorium.serialisation import format_json
 from sensorium.zoo import load
 
@@ -91,10 +91,10 @@ def _weights(agent: str) -> str:
 
 def _sensory(name: str, policy: Policy) -> dict[str, Any]:
     """An AttentionNeuron agent, as `agent.js` reads it."""
-    layer = policy.layer if isinstance(policy, SensoryPolicy) else None
+    layer = policy.layer if isinstance(policy, SetPolicy) else None
     if not isinstance(layer, AttentionNeuron) or layer.nonlinear_keys is not None:
         raise ConfigError(f"The page runs AttentionNeuron agents without NLA, which {name} is not.")
-    assert isinstance(policy, SensoryPolicy)
+    assert isinstance(policy, SetPolicy)
     # Queries never change, so they and the projection of the keys are one M x H matrix
     queries = layer.queries().T
     scale = layer.key_weight.shape[0] ** -0.5 if layer.scale else 1.0
@@ -111,7 +111,7 @@ def _sensory(name: str, policy: Policy) -> dict[str, Any]:
     }
 
 
-def _layers(policy: SensoryPolicy | FeedForwardPolicy) -> list[dict[str, Any]]:
+def _layers(policy: SetPolicy | FeedForwardPolicy) -> list[dict[str, Any]]:
     layers = policy.controller.layers
     return [{"weight": _numbers(layer.weight), "bias": _numbers(layer.bias)} for layer in layers]
 

@@ -23,7 +23,17 @@ from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
-from sensorium.types import Action, Actions, Flag, Key, PyTree, Scalar, Sensed, Senses, senses_of
+from sensorium.types import (
+    Action,
+    Actions,
+    Flag,
+    Key,
+    ObservationSpec,
+    PyTree,
+    Scalar,
+    Sensed,
+    spec_of,
+)
 
 StepResult = tuple[Sensed, PyTree, Scalar, Flag, Flag, dict[str, Any]]
 
@@ -45,19 +55,19 @@ class World(abc.ABC):
         """(N,) for scalar sensors, (H, W, C) for pictures."""
 
     @property
-    def senses(self) -> Senses:
+    def observation_spec(self) -> ObservationSpec:
         """What `Policy.initial_carry` asks for: N, or the shape of pictures."""
-        return senses_of(self.observation_shape)
+        return spec_of(self.observation_shape)
 
     @property
-    def raw_senses(self) -> Senses:
+    def raw_observation_spec(self) -> ObservationSpec:
         """The same before any perturbation."""
-        return self.senses
+        return self.observation_spec
 
     @property
     def sensor_names(self) -> tuple[str, ...]:
         """What each channel of an unperturbed observation is; none where pictures are shown."""
-        count = self.raw_senses
+        count = self.raw_observation_spec
         return tuple(f"sensor {i}" for i in range(count)) if isinstance(count, int) else ()
 
     @property
@@ -164,7 +174,7 @@ class Environment(World):
     def observe(self, state: PyTree) -> Sensed:
         """What the sensors read in `state`, before any perturbation."""
 
-    def sources(self, state: PyTree) -> Int[Array, " N"]:
+    def sensor_of_channel(self, state: PyTree) -> Int[Array, " N"]:
         """Which sensor each channel of the observation of `state` carries, -1 for noise."""
         del state
         return jnp.arange(self.num_sensors)
@@ -214,7 +224,7 @@ class Environment(World):
 
         By default the unperturbed readings; none, of size 0, where pictures are shown.
         """
-        return self.observe(state) if isinstance(self.senses, int) else jnp.zeros(0)
+        return self.observe(state) if isinstance(self.observation_spec, int) else jnp.zeros(0)
 
     @property
     def unperturbed(self) -> "Environment":

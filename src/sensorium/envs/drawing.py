@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import UInt8
 
-Picture = UInt8[np.ndarray, "height width 3"]
+Image = UInt8[np.ndarray, "height width 3"]
 
 _SKY, _TRACK, _CART, _POLE, _BOB = (
     np.array(colour, np.float32)
@@ -19,7 +19,7 @@ def draw_cartpole(
     pole_length: float,
     width: int = 600,
     height: int = 400,
-) -> Picture:
+) -> Image:
     """Draw the cart on its track and the pole, smooth at the edges.
 
     Args:

@@ -10,14 +10,24 @@ from jaxtyping import Array, Float, Int, UInt8
 from sensorium.envs.base import Environment
 from sensorium.perturbations.perturbation import Identity, Perturbation
 from sensorium.seeding import stream
-from sensorium.types import Action, Actions, Flag, Key, PyTree, Scalar, Sensed, Senses, shape_of
+from sensorium.types import (
+    Action,
+    Actions,
+    Flag,
+    Key,
+    ObservationSpec,
+    PyTree,
+    Scalar,
+    Sensed,
+    shape_of,
+)
 
 
 class PerturbedState(NamedTuple):
     """State of the world, and of what happens to its senses."""
 
     world: PyTree
-    senses: PyTree
+    perturbation: PyTree
     time: Array
 
 
@@ -36,12 +46,12 @@ class Perturbed(Environment):
     @property
     def observation_shape(self) -> tuple[int, ...]:
         """After the perturbation."""
-        return shape_of(self.perturbation.arriving(self.world.senses))
+        return shape_of(self.perturbation.output_spec(self.world.observation_spec))
 
     @property
-    def raw_senses(self) -> Senses:
+    def raw_observation_spec(self) -> ObservationSpec:
         """What the world shows before the perturbation."""
-        return self.world.raw_senses
+        return self.world.raw_observation_spec
 
     @property
     def num_sensors(self) -> int:
@@ -102,7 +112,7 @@ class Perturbed(Environment):
         """Start the world, then its senses."""
         observation, world = self.world.reset_env(key, params)
         key_init, key_apply = jax.random.split(stream(key, "senses"))
-        senses = self.perturbation.init(key_init, self.world.senses)
+        senses = self.perturbation.init(key_init, self.world.observation_spec)
         observation, senses = self.perturbation.apply(key_apply, senses, observation)
         return observation, PerturbedState(world, senses, self.world.time(world))
 
@@ -113,11 +123,11 @@ class Perturbed(Environment):
         key_world, key_senses = jax.random.split(key)
         if self.perturbation.perturbs_actions:
             key_action = stream(key, "action")
-            action = self.perturbation.perturb_action(key_action, state.senses, action)
+            action = self.perturbation.perturb_action(key_action, state.perturbation, action)
         observation, world, reward, terminated, info = self.world.step_env(
             key_world, state.world, action, params
         )
-        observation, senses = self.perturbation.apply(key_senses, state.senses, observation)
+        observation, senses = self.perturbation.apply(key_senses, state.perturbation, observation)
         state = PerturbedState(world, senses, self.world.time(world))
         return observation, state, reward, terminated, info
 
@@ -125,9 +135,9 @@ class Perturbed(Environment):
         """Those of the world, unperturbed."""
         return self.world.observe(state.world)
 
-    def sources(self, state: PerturbedState) -> Int[Array, " N"]:
+    def sensor_of_channel(self, state: PerturbedState) -> Int[Array, " N"]:
         """Followed back through the perturbation."""
-        return self.perturbation.sources(state.senses, self.world.senses)
+        return self.perturbation.sensor_of_channel(state.perturbation, self.world.observation_spec)
 
     def critic_features(self, state: PerturbedState) -> Float[Array, " F"]:
         """Those of the world: a critic sees through the perturbation."""

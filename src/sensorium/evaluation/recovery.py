@@ -1,7 +1,7 @@
 """What a shuffle in mid-episode costs, step by step.
 
 Sensors are put in a new order at one step while every place keeps its memory. Compared with the same
-episode left alone, the code is wrong at first and recovers as the LSTMs find out what they now hear.
+episode left alone, the code is wrong at first and recovers as the LSTMs find out what they now receive.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from sensorium.perturbations import Perturbation
 from sensorium.perturbations.perturbation import check_scalars
 from sensorium.policies import Policy
 from sensorium.rollout import run_episodes
-from sensorium.types import Key, Keys, Observation, Order, Senses
+from sensorium.types import Key, Keys, Observation, ObservationSpec, Order
 
 
 class _Waiting(NamedTuple):
@@ -34,11 +34,11 @@ class ShuffleOnce(Perturbation):
 
     at: int
 
-    def arriving(self, senses: Senses) -> int:
+    def output_spec(self, senses: ObservationSpec) -> int:
         """All of them."""
         return check_scalars(self, senses)
 
-    def init(self, key: Key, senses: Senses) -> _Waiting:
+    def init(self, key: Key, senses: ObservationSpec) -> _Waiting:
         """The order to come; never the natural one, which would be no shuffle."""
         num_sensors = check_scalars(self, senses)
         key_shift, key_order = jax.random.split(key)
@@ -55,7 +55,7 @@ class ShuffleOnce(Perturbation):
         order = jnp.where(state.age >= self.at, state.order, natural)
         return observation[order], state._replace(age=state.age + 1)
 
-    def sources(self, state: _Waiting, senses: Senses) -> Order:
+    def sensor_of_channel(self, state: _Waiting, senses: ObservationSpec) -> Order:
         """The natural order, then the new one; the step that was just shown counts."""
         return jnp.where(state.age > self.at, state.order, jnp.arange(check_scalars(self, senses)))
 
@@ -123,7 +123,7 @@ def _code_distances(policy: Policy, world: Environment, keys: Keys, at: int) -> 
         key_reset, key_steps = jax.random.split(key)
         params = world.default_params
         _, begun = Perturbed(world, ShuffleOnce(at)).reset_env(key_reset, params)
-        state, order = begun.world, begun.senses.order
+        state, order = begun.world, begun.perturbation.order
         observation = world.observe(state)
         carry = policy.initial_carry(world.num_sensors)
         # Two agents in one array, so that they round alike until the shuffle parts them
@@ -137,7 +137,7 @@ def _code_distances(policy: Policy, world: Environment, keys: Keys, at: int) -> 
                 lambda both, along: jnp.where(time == at, both.at[0].set(along), both), pair, moved
             )
             actions, pair, trace = jax.vmap(policy.step, in_axes=(None, 0))(shown, pair)
-            # The one whose memories moved along drives, so both hear the same readings
+            # The one whose memories moved along acts, so both receive the same readings
             observation, state, *_ = world.advance(
                 jax.random.fold_in(key_steps, time), state, actions[0], params
             )

@@ -16,7 +16,7 @@ from sensorium.layers.nonlinear_keys import KeyMap as KeyMap
 from sensorium.layers.nonlinear_keys import NonlinearKeys as NonlinearKeys
 from sensorium.layers.nonlinear_keys import PublishedNonlinearKeys as PublishedNonlinearKeys
 from sensorium.layers.nonlinear_keys import nonlinear_map as nonlinear_map
-from sensorium.layers.patch_votes import PatchVotes as PatchVotes
+from sensorium.layers.patch_attention import PatchAttention as PatchAttention
 from sensorium.layers.positional import positional_table as positional_table
 from sensorium.layers.sensor_lstm import SensorLSTM as SensorLSTM
 from sensorium.layers.sensor_lstm import SensorMemory as SensorMemory

@@ -54,7 +54,7 @@ class AttentionNeuron(eqx.Module):
 
     **Guarantee**: reordering the sensors together with their memory leaves the code unchanged up to
     rounding. Reordering the readings but not the memory does not; the code then recovers as the
-    LSTMs find out what they now hear.
+    LSTMs find out what they now receive.
     """
 
     lstm: SensorLSTM

@@ -28,7 +28,7 @@ class SensorLSTM(LSTMWeights):
     """One LSTM step for every sensor: its own reading and the previous action in, features out."""
 
     def __init__(self, num_actions: int, hidden_size: int, *, key: Key):
-        """Draw weights for sensors that hear `num_actions` numbers beside their reading."""
+        """Draw weights for sensors that receive `num_actions` numbers beside their reading."""
         super().__init__(1 + num_actions, hidden_size, key=key)
 
     def initial_memory(self, num_sensors: int) -> SensorMemory:

@@ -54,14 +54,14 @@ class VisionAttentionNeuron(eqx.Module):
         """Draw a layer with random weights.
 
         Args:
-            num_actions: A, the length of the previous action, which every patch hears.
+            num_actions: A, the length of the previous action, which every patch receives.
             num_queries: M, rows of the code.
             patch_size: Pixels each way; patches lie side by side.
             num_frames: F, how many frames a patch remembers.
             message_size: D, width of queries, keys and values.
             position_size: Width of the positional table.
             motion_scale: What keys multiply the differences of frames by. With 1, as published, they are so
-                small that a layer with random weights hears all patches alike, and learns slowly.
+                small that a layer with random weights answers all patches alike, and learns slowly.
             nonlinear_keys: A nonlinear map of the keys (NLA), or None for the plain layer.
             key: Random key.
 
@@ -94,8 +94,8 @@ class VisionAttentionNeuron(eqx.Module):
         patches = frames.reshape(self.num_frames, rows, size, columns, size)
         patches = patches.transpose(1, 3, 0, 2, 4).reshape(count, self.num_frames, size**2)
         moved = jnp.diff(patches, axis=1).transpose(0, 2, 1).reshape(count, -1)
-        heard = jnp.broadcast_to(previous_action, (count, previous_action.shape[0]))
-        keys = self.key(jnp.concatenate([self.motion_scale * moved, heard], 1))
+        action = jnp.broadcast_to(previous_action, (count, previous_action.shape[0]))
+        keys = self.key(jnp.concatenate([self.motion_scale * moved, action], 1))
         queries = self.query(
             jnp.asarray(positional_table(self.num_queries, self.query.weight.shape[1]))
         )

@@ -9,14 +9,14 @@ from jaxtyping import Array, Bool, Int
 
 from sensorium.errors import ConfigError, check_counts
 from sensorium.perturbations.perturbation import Perturbation, check_scalars
-from sensorium.types import Key, Observation, PyTree, Senses
+from sensorium.types import Key, Observation, ObservationSpec, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
 class Duplicate(Perturbation):
     """Every sensor `copies` times.
 
-    An agent that sums over its sensors then hears everything that often, so the paper scales the sum by
+    A policy that sums over its sensors then receives everything that often, so the paper scales the sum by
     0.5 for two copies (AN section 4.1); `code_scale` says so, and evaluation applies it.
     """
 
@@ -30,11 +30,11 @@ class Duplicate(Perturbation):
         """One over the number of copies."""
         return 1.0 / self.copies
 
-    def arriving(self, senses: Senses) -> int:
+    def output_spec(self, senses: ObservationSpec) -> int:
         """That many times as many."""
         return check_scalars(self, senses) * self.copies
 
-    def init(self, key: Key, senses: Senses) -> PyTree:
+    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
         """No state."""
         del key, senses
         return ()
@@ -44,7 +44,7 @@ class Duplicate(Perturbation):
         del key
         return jnp.tile(observation, self.copies), state
 
-    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
         """All sensors, again and again."""
         del state
         return jnp.tile(jnp.arange(check_scalars(self, senses)), self.copies)
@@ -70,11 +70,11 @@ class NoiseChannels(Perturbation):
                 f"NoiseChannels: sigma must be a finite number of at least 0, got {self.sigma:g}."
             )
 
-    def arriving(self, senses: Senses) -> int:
+    def output_spec(self, senses: ObservationSpec) -> int:
         """`count` more."""
         return check_scalars(self, senses) + self.count
 
-    def init(self, key: Key, senses: Senses) -> PyTree:
+    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
         """No state."""
         del key, senses
         return ()
@@ -84,7 +84,7 @@ class NoiseChannels(Perturbation):
         noise = self.sigma * jax.random.normal(key, (self.count,), observation.dtype)
         return jnp.concatenate([observation, noise]), state
 
-    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
         """All sensors, then noise."""
         del state
         return jnp.concatenate([jnp.arange(check_scalars(self, senses)), jnp.full(self.count, -1)])
@@ -103,7 +103,7 @@ class Drop(Perturbation):
     def __post_init__(self) -> None:
         check_counts(0, "Drop", count=self.count)
 
-    def arriving(self, senses: Senses) -> int:
+    def output_spec(self, senses: ObservationSpec) -> int:
         """`count` fewer; raises ConfigError if none would be left."""
         num_sensors = check_scalars(self, senses)
         if self.count >= num_sensors:
@@ -113,9 +113,9 @@ class Drop(Perturbation):
             )
         return num_sensors - self.count
 
-    def init(self, key: Key, senses: Senses) -> Int[Array, " kept"]:
+    def init(self, key: Key, senses: ObservationSpec) -> Int[Array, " kept"]:
         """The sensors that are left."""
-        kept = self.arriving(senses)
+        kept = self.output_spec(senses)
         return jnp.sort(jax.random.permutation(key, check_scalars(self, senses))[:kept])
 
     def apply(
@@ -125,7 +125,9 @@ class Drop(Perturbation):
         del key
         return observation[state], state
 
-    def sources(self, state: Int[Array, " kept"], senses: Senses) -> Int[Array, " kept"]:
+    def sensor_of_channel(
+        self, state: Int[Array, " kept"], senses: ObservationSpec
+    ) -> Int[Array, " kept"]:
         """Those that are left."""
         del senses
         return state
@@ -143,7 +145,7 @@ class Silence(Perturbation):
     def __post_init__(self) -> None:
         check_counts(0, "Silence", count=self.count)
 
-    def arriving(self, senses: Senses) -> int:
+    def output_spec(self, senses: ObservationSpec) -> int:
         """All of them; raises ConfigError if all would be silent."""
         num_sensors = check_scalars(self, senses)
         if self.count >= num_sensors:
@@ -153,9 +155,9 @@ class Silence(Perturbation):
             )
         return num_sensors
 
-    def init(self, key: Key, senses: Senses) -> Bool[Array, " N"]:
+    def init(self, key: Key, senses: ObservationSpec) -> Bool[Array, " N"]:
         """Which sensors read zero."""
-        return jax.random.permutation(key, self.arriving(senses)) < self.count
+        return jax.random.permutation(key, self.output_spec(senses)) < self.count
 
     def apply(
         self, key: Key, state: Bool[Array, " N"], observation: Observation
@@ -164,7 +166,9 @@ class Silence(Perturbation):
         del key
         return jnp.where(state, 0.0, observation), state
 
-    def sources(self, state: Bool[Array, " N"], senses: Senses) -> Int[Array, " N"]:
+    def sensor_of_channel(
+        self, state: Bool[Array, " N"], senses: ObservationSpec
+    ) -> Int[Array, " N"]:
         """Each channel carries its own sensor, silent or not."""
         del state
         return jnp.arange(check_scalars(self, senses))

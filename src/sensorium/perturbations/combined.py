@@ -9,7 +9,7 @@ from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations.perturbation import Identity, Perturbation, check_scalars
-from sensorium.types import Action, Key, Picture, PyTree, Sensed, Senses, senses_of, shape_of
+from sensorium.types import Action, Image, Key, ObservationSpec, PyTree, Sensed, shape_of, spec_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,18 +26,18 @@ class Compose(Perturbation):
             factor *= part.code_scale
         return factor
 
-    def arriving(self, senses: Senses) -> Senses:
+    def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
         """Through all parts in turn."""
         for part in self.parts:
-            senses = part.arriving(senses)
+            senses = part.output_spec(senses)
         return senses
 
-    def init(self, key: Key, senses: Senses) -> PyTree:
+    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
         """State of each part."""
         states = []
         for index, part in enumerate(self.parts):
             states.append(part.init(jax.random.fold_in(key, index), senses))
-            senses = part.arriving(senses)
+            senses = part.output_spec(senses)
         return tuple(states)
 
     def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
@@ -63,15 +63,15 @@ class Compose(Perturbation):
             action = part.perturb_action(jax.random.fold_in(key, index), part_state, action)
         return action
 
-    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
         """Followed back through all parts."""
         carried = jnp.arange(check_scalars(self, senses))
         for part, part_state in zip(self.parts, state, strict=True):
-            source = part.sources(part_state, carried.shape[0])
+            source = part.sensor_of_channel(part_state, carried.shape[0])
             carried = jnp.where(source >= 0, carried[source], -1)
         return carried
 
-    def carried(self, key: Key, state: PyTree, marks: Picture) -> Picture:
+    def carried(self, key: Key, state: PyTree, marks: Image) -> Image:
         """Through all parts in turn."""
         for index, (part, part_state) in enumerate(zip(self.parts, state, strict=True)):
             marks = part.carried(jax.random.fold_in(key, index), part_state, marks)
@@ -109,18 +109,18 @@ class OneOf(Perturbation):
             raise ConfigError(f"The parts of {str(self)!r} scale an agent's code differently.")
         return factors.pop()
 
-    def arriving(self, senses: Senses) -> Senses:
+    def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
         """As many sensors as the widest part gives; ConfigError for pictures of different shapes."""
-        arriving = {part.arriving(senses) for part in self.parts}
+        arriving = {part.output_spec(senses) for part in self.parts}
         if all(isinstance(each, int) for each in arriving):
             return max(arriving)
         if len(arriving) > 1:
             raise ConfigError(f"The parts of {str(self)!r} give pictures of different shapes.")
         return arriving.pop()
 
-    def init(self, key: Key, senses: Senses) -> tuple[Int[Array, ""], PyTree]:
+    def init(self, key: Key, senses: ObservationSpec) -> tuple[Int[Array, ""], PyTree]:
         """Which part it is, and the state of each."""
-        self.arriving(senses)
+        self.output_spec(senses)
         key_choice, key_parts = jax.random.split(key)
         choice = jax.random.randint(key_choice, (), 0, len(self.parts))
         keys = jax.random.split(key_parts, len(self.parts))
@@ -128,7 +128,7 @@ class OneOf(Perturbation):
 
     def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
         """Through the part that was drawn; the others wait."""
-        shape = shape_of(self.arriving(senses_of(observation.shape)))
+        shape = shape_of(self.output_spec(spec_of(observation.shape)))
 
         def through(index: int) -> Callable[[tuple[PyTree, ...]], tuple[Array, PyTree]]:
             def apply(states: tuple[PyTree, ...]) -> tuple[Array, PyTree]:
@@ -153,15 +153,15 @@ class OneOf(Perturbation):
         pairs = zip(self.parts, states, strict=True)
         return jnp.stack([part.perturb_action(key, s, action) for part, s in pairs])[choice]
 
-    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
         """Those of the part that was drawn; -1 for the channels that always read zero."""
         choice, states = state
-        shape = shape_of(self.arriving(senses))
+        shape = shape_of(self.output_spec(senses))
         pairs = zip(self.parts, states, strict=True)
-        each = [_padded(part.sources(s, senses), shape, -1) for part, s in pairs]
+        each = [_padded(part.sensor_of_channel(s, senses), shape, -1) for part, s in pairs]
         return jnp.stack(each)[choice]
 
-    def carried(self, key: Key, state: PyTree, marks: Picture) -> Picture:
+    def carried(self, key: Key, state: PyTree, marks: Image) -> Image:
         """By the part that was drawn."""
         choice, states = state
         each = [part.carried(key, s, marks) for part, s in zip(self.parts, states, strict=True)]

@@ -9,18 +9,18 @@ from jaxtyping import Array
 
 from sensorium.errors import check_counts
 from sensorium.perturbations.perturbation import Perturbation, check_scalars
-from sensorium.types import Key, Observation, Order, Senses
+from sensorium.types import Key, Observation, ObservationSpec, Order
 
 
 @dataclasses.dataclass(frozen=True)
 class Shuffle(Perturbation):
     """A random order, drawn at the start of each episode."""
 
-    def arriving(self, senses: Senses) -> int:
+    def output_spec(self, senses: ObservationSpec) -> int:
         """All of them."""
         return check_scalars(self, senses)
 
-    def init(self, key: Key, senses: Senses) -> Order:
+    def init(self, key: Key, senses: ObservationSpec) -> Order:
         """The order of this episode."""
         return jax.random.permutation(key, check_scalars(self, senses))
 
@@ -29,7 +29,7 @@ class Shuffle(Perturbation):
         del key
         return observation[state], state
 
-    def sources(self, state: Order, senses: Senses) -> Order:
+    def sensor_of_channel(self, state: Order, senses: ObservationSpec) -> Order:
         """The order of this episode."""
         del senses
         return state
@@ -57,11 +57,11 @@ class Reshuffle(Perturbation):
     def __post_init__(self) -> None:
         check_counts(1, "Reshuffle", every=self.every)
 
-    def arriving(self, senses: Senses) -> int:
+    def output_spec(self, senses: ObservationSpec) -> int:
         """All of them."""
         return check_scalars(self, senses)
 
-    def init(self, key: Key, senses: Senses) -> ReshuffleState:
+    def init(self, key: Key, senses: ObservationSpec) -> ReshuffleState:
         """The first order."""
         return ReshuffleState(
             jax.random.permutation(key, check_scalars(self, senses)), jnp.zeros((), jnp.int32)
@@ -77,7 +77,7 @@ class Reshuffle(Perturbation):
         age = jnp.where(expired, 0, state.age) + 1
         return observation[order], ReshuffleState(order, age)
 
-    def sources(self, state: ReshuffleState, senses: Senses) -> Order:
+    def sensor_of_channel(self, state: ReshuffleState, senses: ObservationSpec) -> Order:
         """The order now."""
         del senses
         return state.order

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Int
 from sensorium.errors import ConfigError, check_counts
 from sensorium.layers.vision_attention import grid
 from sensorium.perturbations.picture import PicturePerturbation
-from sensorium.types import Key, Picture, Senses
+from sensorium.types import Image, Key, ObservationSpec
 
 
 class PatchOrder(NamedTuple):
@@ -39,15 +39,13 @@ class ShufflePatches(PicturePerturbation):
         del channels
         grid(height, width, self.size)
 
-    def init(self, key: Key, senses: Senses) -> PatchOrder:
+    def init(self, key: Key, senses: ObservationSpec) -> PatchOrder:
         """The first order."""
         height, width, _ = self.shape_of(senses)
         rows, columns = grid(height, width, self.size)
         return PatchOrder(jax.random.permutation(key, rows * columns), jnp.zeros((), jnp.int32))
 
-    def apply(
-        self, key: Key, state: PatchOrder, observation: Picture
-    ) -> tuple[Picture, PatchOrder]:
+    def apply(self, key: Key, state: PatchOrder, observation: Image) -> tuple[Image, PatchOrder]:
         """Put the patches in their order, in a new one if it is time."""
         order = state.order
         if self.every:
@@ -93,15 +91,15 @@ class Occlude(PicturePerturbation):
                 f"{math.floor(1000 * (count - 1) / count) / 1000:g} of them."
             )
 
-    def init(self, key: Key, senses: Senses) -> Bool[Array, " patches"]:
+    def init(self, key: Key, senses: ObservationSpec) -> Bool[Array, " patches"]:
         """Which patches are hidden."""
         height, width, _ = self.shape_of(senses)
         count = math.prod(grid(height, width, self.size))
         return jax.random.permutation(key, count) < round(self.share * count)
 
     def apply(
-        self, key: Key, state: Bool[Array, " patches"], observation: Picture
-    ) -> tuple[Picture, Bool[Array, " patches"]]:
+        self, key: Key, state: Bool[Array, " patches"], observation: Image
+    ) -> tuple[Image, Bool[Array, " patches"]]:
         """Blacken them."""
         del key
         height, width, _ = observation.shape
@@ -113,7 +111,7 @@ class Occlude(PicturePerturbation):
         return f"{self.share:.0%} occluded"
 
 
-def to_patches(picture: Picture, size: int) -> Array:
+def to_patches(picture: Image, size: int) -> Array:
     """Cut a picture (H, W, C) into patches (N, size, size, C), row by row."""
     height, width, channels = picture.shape
     rows, columns = grid(height, width, size)
@@ -121,7 +119,7 @@ def to_patches(picture: Picture, size: int) -> Array:
     return cut.swapaxes(1, 2).reshape(rows * columns, size, size, channels)
 
 
-def from_patches(patches: Array, height: int, width: int) -> Picture:
+def from_patches(patches: Array, height: int, width: int) -> Image:
     """Put patches (N, size, size, C) together again, row by row, to a picture (H, W, C)."""
     size, channels = patches.shape[1], patches.shape[3]
     rows, columns = grid(height, width, size)

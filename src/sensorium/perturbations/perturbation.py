@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
-from sensorium.types import Action, Key, Picture, PyTree, Sensed, Senses, in_words, shape_of
+from sensorium.types import Action, Image, Key, ObservationSpec, PyTree, Sensed, in_words, shape_of
 
 
 class Perturbation(abc.ABC):
@@ -31,7 +31,7 @@ class Perturbation(abc.ABC):
         return 1.0
 
     @abc.abstractmethod
-    def arriving(self, senses: Senses) -> Senses:
+    def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
         """What arrives if the world shows `senses`.
 
         Raises:
@@ -39,7 +39,7 @@ class Perturbation(abc.ABC):
         """
 
     @abc.abstractmethod
-    def init(self, key: Key, senses: Senses) -> PyTree:
+    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
         """Draw what stays fixed for an episode; arrays, or nothing."""
 
     @abc.abstractmethod
@@ -52,7 +52,7 @@ class Perturbation(abc.ABC):
             observation: N readings, or a picture.
 
         Returns:
-            As many readings as `arriving` says, or a picture of that shape; and the new state.
+            As many readings as `output_spec` says, or a picture of that shape; and the new state.
         """
 
     @property
@@ -76,10 +76,10 @@ class Perturbation(abc.ABC):
         return action
 
     @abc.abstractmethod
-    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
         """Which scalar sensor each channel carries now, -1 for noise; of the state that `apply` returned."""
 
-    def carried(self, key: Key, state: PyTree, marks: Picture) -> Picture:
+    def carried(self, key: Key, state: PyTree, marks: Image) -> Image:
         """Marks on the pixels of a picture, moved as `apply` of the same key and state moves the pixels.
 
         By default what happens to pixels happens to marks; those that mix pixels leave marks where they are.
@@ -100,11 +100,11 @@ class Perturbation(abc.ABC):
 class Identity(Perturbation):
     """Nothing happens."""
 
-    def arriving(self, senses: Senses) -> Senses:
+    def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
         """All of them."""
         return senses
 
-    def init(self, key: Key, senses: Senses) -> PyTree:
+    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
         """No state."""
         del key, senses
         return ()
@@ -114,7 +114,7 @@ class Identity(Perturbation):
         del key
         return observation, state
 
-    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
         """Each carries its own."""
         del state
         return jnp.arange(check_scalars(self, senses))
@@ -123,7 +123,7 @@ class Identity(Perturbation):
         return "plain"
 
 
-def check_scalars(perturbation: Perturbation, senses: Senses) -> int:
+def check_scalars(perturbation: Perturbation, senses: ObservationSpec) -> int:
     """The number of scalar sensors that `senses` are; ConfigError if they are pictures."""
     if not isinstance(senses, int):
         raise ConfigError(
@@ -132,7 +132,7 @@ def check_scalars(perturbation: Perturbation, senses: Senses) -> int:
     return senses
 
 
-def check_perturbation(perturbation: Perturbation, senses: Senses = 5) -> None:
+def check_perturbation(perturbation: Perturbation, senses: ObservationSpec = 5) -> None:
     """Hold a perturbation to the contract of this module, on a made-up episode of three steps.
 
     Args:
@@ -149,7 +149,7 @@ def check_perturbation(perturbation: Perturbation, senses: Senses = 5) -> None:
         observation: Array = jnp.linspace(-1.0, 1.0, senses, dtype=jnp.float32)
     else:
         observation = jax.random.bits(jax.random.key(1), senses, jnp.uint8)
-    expected = shape_of(perturbation.arriving(senses))
+    expected = shape_of(perturbation.output_spec(senses))
     structure = jax.eval_shape(lambda: state)
     for step in range(3):
         shown, state = perturbation.apply(jax.random.key(step), state, observation)
@@ -157,7 +157,10 @@ def check_perturbation(perturbation: Perturbation, senses: Senses = 5) -> None:
             raise ConfigError(f"{name} promises shape {expected}, gave {shown.shape}.")
         if shown.dtype != observation.dtype:
             raise ConfigError(f"{name} turns {observation.dtype} into {shown.dtype}.")
-        if isinstance(senses, int) and perturbation.sources(state, senses).shape != expected:
+        if (
+            isinstance(senses, int)
+            and perturbation.sensor_of_channel(state, senses).shape != expected
+        ):
             raise ConfigError(
                 f"{name} does not name the source of each of its {expected[0]} channels."
             )

@@ -7,7 +7,7 @@ from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations.perturbation import Perturbation
-from sensorium.types import Key, PyTree, Senses, in_words
+from sensorium.types import Key, ObservationSpec, PyTree, in_words
 
 
 class PicturePerturbation(Perturbation):
@@ -19,7 +19,7 @@ class PicturePerturbation(Perturbation):
     def check(self, height: int, width: int, channels: int) -> None:
         """ConfigError if pictures of that shape cannot be worked on."""
 
-    def shape_of(self, senses: Senses) -> tuple[int, int, int]:
+    def shape_of(self, senses: ObservationSpec) -> tuple[int, int, int]:
         """Height, width and channels; ConfigError if `senses` are no pictures, or do not fit."""
         if not isinstance(senses, tuple) or len(senses) != 3:
             raise ConfigError(
@@ -34,11 +34,11 @@ class PicturePerturbation(Perturbation):
         self.check(height, width, channels)
         return height, width, channels
 
-    def arriving(self, senses: Senses) -> Senses:
+    def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
         """Pictures of the same shape."""
         return self.shape_of(senses)
 
-    def init(self, key: Key, senses: Senses) -> PyTree:
+    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
         """No state; for those that keep nothing."""
         del key
         self.shape_of(senses)
@@ -48,7 +48,7 @@ class PicturePerturbation(Perturbation):
     def apply(self, key: Key, state: Any, observation: Any) -> tuple[Any, PyTree]:
         """Perturb one picture; the result has its shape and dtype."""
 
-    def sources(self, state: PyTree, senses: Senses) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
         """Pictures have no channels to follow: ConfigError."""
         raise ConfigError(
             f"{str(self)!r} happens to pictures, which have no scalar sensors to name."

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.errors import ConfigError
 from sensorium.perturbations.backgrounds import frames_of, is_video
 from sensorium.perturbations.picture import PicturePerturbation
-from sensorium.types import Key, Picture, Senses
+from sensorium.types import Image, Key, ObservationSpec
 
 GRASS = ((100, 202, 100), (100, 228, 100))
 """Red, green and blue of the ground beside the road, as frames of Gymnasium show it."""
@@ -39,7 +39,7 @@ class HideRows(PicturePerturbation):
         if not 0 <= self.rows < height:
             raise ConfigError(f"Cannot hide {self.rows} of the {height} rows of a picture.")
 
-    def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
+    def apply(self, key: Key, state: tuple, observation: Image) -> tuple[Image, tuple]:
         """Blacken them."""
         del key
         return observation.at[observation.shape[0] - self.rows :].set(0), state
@@ -64,14 +64,14 @@ class Background(PicturePerturbation):
         del channels
         frames_of(self.source, height, width)
 
-    def init(self, key: Key, senses: Senses) -> Int[Array, ""]:
+    def init(self, key: Key, senses: ObservationSpec) -> Int[Array, ""]:
         """The frame to begin with."""
         height, width, _ = self.shape_of(senses)
         return jax.random.randint(key, (), 0, len(frames_of(self.source, height, width)))
 
     def apply(
-        self, key: Key, state: Int[Array, ""], observation: Picture
-    ) -> tuple[Picture, Int[Array, ""]]:
+        self, key: Key, state: Int[Array, ""], observation: Image
+    ) -> tuple[Image, Int[Array, ""]]:
         """Replace the grass."""
         del key
         height, width, _ = observation.shape
@@ -90,7 +90,7 @@ class NoiseBackground(PicturePerturbation):
 
     needs_colour = True
 
-    def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
+    def apply(self, key: Key, state: tuple, observation: Image) -> tuple[Image, tuple]:
         """Replace the grass."""
         noise = jax.random.bits(key, observation.shape, jnp.uint8).astype(observation.dtype)
         return jnp.where(on_grass(observation), noise, observation), state
@@ -111,7 +111,7 @@ class Colour(PicturePerturbation):
     each_channel: bool = False
     needs_colour = True
 
-    def init(self, key: Key, senses: Senses) -> Float[Array, "2 3"]:
+    def init(self, key: Key, senses: ObservationSpec) -> Float[Array, "2 3"]:
         """What is added to road and grass, of 255."""
         self.shape_of(senses)
         shape = (2, 3) if self.each_channel else (2, 1)
@@ -119,8 +119,8 @@ class Colour(PicturePerturbation):
         return jnp.broadcast_to(255 * drawn, (2, 3))
 
     def apply(
-        self, key: Key, state: Float[Array, "2 3"], observation: Picture
-    ) -> tuple[Picture, Float[Array, "2 3"]]:
+        self, key: Key, state: Float[Array, "2 3"], observation: Image
+    ) -> tuple[Image, Float[Array, "2 3"]]:
         """Add it, in parts where a pixel is partly road and partly grass."""
         del key
         picture = observation.astype(jnp.float32)
@@ -144,7 +144,7 @@ class Bars(PicturePerturbation):
     width: float = 7.2
     """Of each, in pixels."""
 
-    def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
+    def apply(self, key: Key, state: tuple, observation: Image) -> tuple[Image, tuple]:
         """Blacken them, in part where they end within a pixel."""
         del key
         height, width, _ = observation.shape
@@ -167,7 +167,7 @@ class Blob(PicturePerturbation):
     width: float = 12.4
     needs_colour = True
 
-    def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
+    def apply(self, key: Key, state: tuple, observation: Image) -> tuple[Image, tuple]:
         """Paint it."""
         del key
 
@@ -197,7 +197,7 @@ class FakeLane(PicturePerturbation):
     """Pixels to the right; negative for a lane on the left."""
     needs_colour = True
 
-    def apply(self, key: Key, state: tuple, observation: Picture) -> tuple[Picture, tuple]:
+    def apply(self, key: Key, state: tuple, observation: Image) -> tuple[Image, tuple]:
         """Paint it."""
         del key
         height, width, _ = observation.shape
@@ -226,13 +226,13 @@ def _above_bar(height: int) -> Bool[np.ndarray, " height"]:
     return np.arange(height) < height * (_SIDE - _BAR) / _SIDE
 
 
-def on_grass(picture: Picture) -> Bool[Array, "height width 1"]:
+def on_grass(picture: Image) -> Bool[Array, "height width 1"]:
     """Which pixels are of the ground beside the road."""
     apart = jnp.abs(picture[..., None, :].astype(jnp.float32) - jnp.array(GRASS, jnp.float32))
     return jnp.any(jnp.all(apart <= _ROUNDING, -1), -1, keepdims=True)
 
 
-def _on_ground(picture: Picture) -> Bool[Array, "height width 1"]:
+def _on_ground(picture: Image) -> Bool[Array, "height width 1"]:
     """Road, grass, and blends of both."""
     red, green, blue = jnp.moveaxis(picture.astype(jnp.float32), -1, 0)
     # The road has greys from 100 to 105; all there is between them and the greens is a blend
@@ -240,7 +240,7 @@ def _on_ground(picture: Picture) -> Bool[Array, "height width 1"]:
     return (ground & _above_bar(picture.shape[0])[:, None])[..., None]
 
 
-def _cover(picture: Picture, share: np.ndarray, colour: tuple[int, ...]) -> Picture:
+def _cover(picture: Image, share: np.ndarray, colour: tuple[int, ...]) -> Image:
     """Paint over a share of each pixel."""
     part = jnp.asarray(share, jnp.float32)[..., None]
     paint = jnp.array(colour[: picture.shape[2]], jnp.float32)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, UInt8
 
 from sensorium.perturbations.picture import PicturePerturbation
 from sensorium.perturbations.racing import on_grass
-from sensorium.types import Key, Picture, Senses
+from sensorium.types import Image, Key, ObservationSpec
 
 _CELLS = (2, 4, 8, 16, 32)  # coarse to fine, along each side
 
@@ -27,14 +27,14 @@ class RandomBackground(PicturePerturbation):
 
     needs_colour = True
 
-    def init(self, key: Key, senses: Senses) -> UInt8[Array, "height width 3"]:
+    def init(self, key: Key, senses: ObservationSpec) -> UInt8[Array, "height width 3"]:
         """The picture of the episode."""
         height, width, _ = self.shape_of(senses)
         return _draw(key, height, width)
 
     def apply(
-        self, key: Key, state: UInt8[Array, "height width 3"], observation: Picture
-    ) -> tuple[Picture, UInt8[Array, "height width 3"]]:
+        self, key: Key, state: UInt8[Array, "height width 3"], observation: Image
+    ) -> tuple[Image, UInt8[Array, "height width 3"]]:
         """Replace the grass."""
         del key
         shown = jnp.where(on_grass(observation), state.astype(observation.dtype), observation)

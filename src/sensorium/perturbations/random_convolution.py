@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.errors import ConfigError, check_counts
 from sensorium.perturbations.picture import PicturePerturbation
-from sensorium.types import Key, Picture, Senses
+from sensorium.types import Image, Key, ObservationSpec
 
 _SIZE = 3  # pixels each way
 _COLOURS = 3
@@ -60,12 +60,12 @@ class RandomConvolution(PicturePerturbation):
             )
         check_counts(0, "RandomConvolution", every=self.every)
 
-    def init(self, key: Key, senses: Senses) -> Drawn:
+    def init(self, key: Key, senses: ObservationSpec) -> Drawn:
         """The first weights."""
         self.shape_of(senses)
         return self._draw(key)
 
-    def apply(self, key: Key, state: Drawn, observation: Picture) -> tuple[Picture, Drawn]:
+    def apply(self, key: Key, state: Drawn, observation: Image) -> tuple[Image, Drawn]:
         """Convolve the picture, with new weights if it is time."""
         if self.every:
             expired = state.age == self.every
@@ -75,7 +75,7 @@ class RandomConvolution(PicturePerturbation):
         shown = jnp.where(state.plain, observation, shown.astype(observation.dtype))
         return shown, state._replace(age=state.age + 1)
 
-    def carried(self, key: Key, state: Drawn, marks: Picture) -> Picture:
+    def carried(self, key: Key, state: Drawn, marks: Image) -> Image:
         """Each mark stays where it is."""
         del key, state
         return marks
@@ -96,7 +96,7 @@ class RandomConvolution(PicturePerturbation):
         return "random convolution" + (when if self.every else "")
 
 
-def _convolve(picture: Picture, kernel: Kernel) -> Float[Array, "height width 3"]:
+def _convolve(picture: Image, kernel: Kernel) -> Float[Array, "height width 3"]:
     # Weights that differ in each episode of a batch are over ten times slower in XLA's convolutions on
     # a CPU than as sums of shifted planes
     height, width, _ = picture.shape

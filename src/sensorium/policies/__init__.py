@@ -31,11 +31,11 @@ from sensorium.policies.policy import Trace as Trace
 from sensorium.policies.policy import as_population as as_population
 from sensorium.policies.policy import check_policy as check_policy
 from sensorium.policies.policy import features_of as features_of
-from sensorium.policies.sensory import AttentionNeuronConfig as AttentionNeuronConfig
-from sensorium.policies.sensory import DeepSetsConfig as DeepSetsConfig
-from sensorium.policies.sensory import SensoryCarry as SensoryCarry
-from sensorium.policies.sensory import SensoryPolicy as SensoryPolicy
-from sensorium.policies.sensory import SetTransformerConfig as SetTransformerConfig
+from sensorium.policies.set_policy import AttentionNeuronConfig as AttentionNeuronConfig
+from sensorium.policies.set_policy import DeepSetsConfig as DeepSetsConfig
+from sensorium.policies.set_policy import SetCarry as SetCarry
+from sensorium.policies.set_policy import SetPolicy as SetPolicy
+from sensorium.policies.set_policy import SetTransformerConfig as SetTransformerConfig
 from sensorium.policies.vision import Reading as Reading
 from sensorium.policies.vision import VisionAttentionNeuronConfig as VisionAttentionNeuronConfig
 from sensorium.policies.vision import VisionCarry as VisionCarry

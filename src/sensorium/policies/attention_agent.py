@@ -2,8 +2,9 @@
 
 Tang, Nguyen & Ha 2020, "Neuroevolution of Self-Interpretable Agents".
 
-Patches vote for one another (`PatchVotes`); the places of the K with most votes, and nothing else, go through
-an LSTM to the actions. What the patches look like is forgotten, which is why it does not mind other colours.
+Self-attention gives each patch an importance (`PatchAttention`); the places of the K most important ones, and
+nothing else, go through an LSTM to the actions. What the patches look like is forgotten, which is why it does
+not mind other colours.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError, ObservationError
-from sensorium.layers import LSTM, Linear, PatchVotes
+from sensorium.layers import LSTM, Linear, PatchAttention
 from sensorium.layers.lstm import Memory
 from sensorium.layers.top_places import top_places
 from sensorium.policies.action_distributions import (
@@ -25,21 +26,21 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
-from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_picture
-from sensorium.types import Actions, Key, Picture, Senses, count_of, in_words
+from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_image
+from sensorium.types import Actions, Image, Key, ObservationSpec, count_of, in_words
 
 
 class AttentionAgent(Policy):
     """Votes, the best K places, an LSTM and a linear layer with tanh."""
 
-    look: PatchVotes
+    look: PatchAttention
     lstm: LSTM
     output: Linear
     top: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
-    def initial_carry(self, senses: Senses) -> Memory:
+    def initial_carry(self, senses: ObservationSpec) -> Memory:
         """Blank memory.
 
         Args:
@@ -57,10 +58,10 @@ class AttentionAgent(Policy):
         self._check_size(*senses[:2])
         return self.lstm.initial_memory()
 
-    def check(self, observation: Any, carry: Memory) -> Picture:
+    def check(self, observation: Any, carry: Memory) -> Image:
         """A picture of any size with the channels that the agent was made for."""
         del carry
-        picture = check_picture(observation, (None, None, self.channels))
+        picture = check_image(observation, (None, None, self.channels))
         try:
             self._check_size(*picture.shape[:2])
         except ConfigError as error:
@@ -81,7 +82,7 @@ class AttentionAgent(Policy):
         return self.look.query.weight.shape[1] // self.look.patch_size**2
 
     def with_top(self, top: int) -> "AttentionAgent":
-        """The same agent, told of another number of places.
+        """The same policy with another number of places.
 
         Of more: those that are new have no say yet, so it acts as before. Of fewer: the best of them.
 
@@ -89,12 +90,12 @@ class AttentionAgent(Policy):
             top: K, at least 1.
 
         Raises:
-            ConfigError: It would be told of none.
+            ConfigError: There would be none.
         """
         _check_top(top)
-        heard = self.lstm.weight_ih[:, : 2 * top]
-        heard = jnp.pad(heard, ((0, 0), (0, 2 * top - heard.shape[1])))
-        agent = eqx.tree_at(lambda agent: agent.lstm.weight_ih, self, heard)
+        from_places = self.lstm.weight_ih[:, : 2 * top]
+        from_places = jnp.pad(from_places, ((0, 0), (0, 2 * top - from_places.shape[1])))
+        agent = eqx.tree_at(lambda agent: agent.lstm.weight_ih, self, from_places)
         return dataclasses.replace(agent, top=top)
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
@@ -104,18 +105,18 @@ class AttentionAgent(Policy):
 
     @property
     def num_attended(self) -> int:
-        """Those whose places it is told."""
+        """Those whose places go to the LSTM."""
         return self.top
 
     def encode(
-        self, observation: Picture, carry: Memory
+        self, observation: Image, carry: Memory
     ) -> tuple[Float[Array, " features"], Memory, Trace]:
-        """The places with most votes, the best first."""
+        """The places of the most important patches, the best first."""
         height, width = observation.shape[:2]
-        votes = self.look(observation)
+        importance = self.look(observation)
         sides = jnp.array([height, width], jnp.float32)
-        places = top_places(votes, self.look.centres(height, width) / sides, self.top)
-        return places.reshape(-1), carry, Trace(attention=votes[None])
+        places = top_places(importance, self.look.centres(height, width) / sides, self.top)
+        return places.reshape(-1), carry, Trace(attention=importance[None])
 
     def decide(self, features: Float[Array, " features"], carry: Memory) -> tuple[Outputs, Memory]:
         """Remember them, act."""
@@ -147,12 +148,12 @@ class AttentionAgentConfig(PolicyConfig):
     scale: float = 2.0
     """What products of queries and keys are divided by: √message_size; √147 in the agents of 2020."""
 
-    def build(self, senses: Senses, actions: Actions, key: Key) -> AttentionAgent:
+    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> AttentionAgent:
         """Draw an agent; ConfigError if `senses` are no pictures that it can look at, or it looks at none."""
         _check_top(self.top)
         key_look, key_lstm, key_output = jax.random.split(key, 3)
         agent = AttentionAgent(
-            look=PatchVotes(
+            look=PatchAttention(
                 channels=self.channels,
                 patch_size=self.patch_size,
                 stride=self.stride,

@@ -22,8 +22,8 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
-from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_picture
-from sensorium.types import Actions, Key, Picture, Senses, count_of, in_words
+from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_image
+from sensorium.types import Actions, Image, Key, ObservationSpec, count_of, in_words
 
 
 class ConvolutionalPolicy(Policy):
@@ -35,7 +35,7 @@ class ConvolutionalPolicy(Policy):
     num_actions: int = eqx.field(static=True)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
-    def initial_carry(self, senses: Senses) -> tuple[()]:
+    def initial_carry(self, senses: ObservationSpec) -> tuple[()]:
         """Nothing.
 
         Args:
@@ -52,13 +52,13 @@ class ConvolutionalPolicy(Policy):
             )
         return ()
 
-    def check(self, observation: Any, carry: tuple[()]) -> Picture:
+    def check(self, observation: Any, carry: tuple[()]) -> Image:
         """A picture of the size that the agent was built for."""
         del carry
-        return check_picture(observation, self.picture_shape)
+        return check_image(observation, self.picture_shape)
 
     def encode(
-        self, observation: Picture, carry: tuple[()]
+        self, observation: Image, carry: tuple[()]
     ) -> tuple[Float[Array, " features"], tuple[()], Trace]:
         """Apply all layers but the last."""
         seen = observation.astype(jnp.float32) / 255
@@ -91,7 +91,7 @@ class ConvolutionalConfig(PolicyConfig):
     clipped: bool = False
     """Cut actions off at -1 and 1, as agents of Stable-Baselines3's PPO do, instead of a tanh."""
 
-    def build(self, senses: Senses, actions: Actions, key: Key) -> ConvolutionalPolicy:
+    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> ConvolutionalPolicy:
         """Draw an agent for pictures of exactly that size.
 
         Raises:

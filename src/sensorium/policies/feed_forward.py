@@ -15,7 +15,7 @@ from sensorium.policies.action_distributions import (
 )
 from sensorium.policies.controller import Controller
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
-from sensorium.types import Actions, Key, Observation, Senses, count_of
+from sensorium.types import Actions, Key, Observation, ObservationSpec, count_of
 
 
 class FeedForwardPolicy(Policy):
@@ -26,7 +26,7 @@ class FeedForwardPolicy(Policy):
     num_actions: int = eqx.field(static=True)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
-    def initial_carry(self, senses: Senses) -> tuple[()]:
+    def initial_carry(self, senses: ObservationSpec) -> tuple[()]:
         """Nothing; ConfigError unless there are as many scalar sensors as it was built for."""
         check_sensors(senses, len(self.input_scales), "A feed-forward agent")
         return ()
@@ -53,7 +53,7 @@ class FeedForwardConfig(PolicyConfig):
     clipped: bool = False
     """Cut actions off at -1 and 1, as agents of Stable-Baselines3's PPO do, instead of a tanh."""
 
-    def build(self, senses: Senses, actions: Actions, key: Key) -> FeedForwardPolicy:
+    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> FeedForwardPolicy:
         """Draw an agent for exactly as many sensors; ConfigError if the scales do not fit."""
         num_sensors = check_sensors(senses)
         scales = self.input_scales or (1.0,) * num_sensors

@@ -23,13 +23,13 @@ from sensorium.types import (
     Actions,
     Attention,
     Code,
+    Image,
     Key,
     Observation,
+    ObservationSpec,
     Order,
-    Picture,
     PyTree,
     Sensed,
-    Senses,
     in_words,
     shape_of,
 )
@@ -59,7 +59,7 @@ class Policy(eqx.Module):
         return Gaussian()
 
     @abc.abstractmethod
-    def initial_carry(self, senses: Senses) -> PyTree:
+    def initial_carry(self, senses: ObservationSpec) -> PyTree:
         """The memory of an agent that has seen nothing yet.
 
         Args:
@@ -133,7 +133,7 @@ class Policy(eqx.Module):
         """How many patches are shown as attended to; the default is that of the papers."""
         return 10
 
-    def takes(self, senses: Senses) -> bool:
+    def takes(self, senses: ObservationSpec) -> bool:
         """Whether `initial_carry` accepts observations of that kind."""
         try:
             self.initial_carry(senses)
@@ -203,7 +203,7 @@ class PolicyConfig(abc.ABC):
         check_whole_settings(self, self.may_be_zero)
 
     @abc.abstractmethod
-    def build(self, senses: Senses, actions: Actions, key: Key) -> Policy:
+    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> Policy:
         """Draw a policy with random weights.
 
         Args:
@@ -216,7 +216,7 @@ class PolicyConfig(abc.ABC):
         """
 
 
-def features_of(policy: Policy, senses: Senses) -> PyTree:
+def features_of(policy: Policy, senses: ObservationSpec) -> PyTree:
     """The shapes of the features that a policy computes of observations."""
     shown = jnp.zeros(shape_of(senses), jnp.float32 if isinstance(senses, int) else jnp.uint8)
 
@@ -265,7 +265,7 @@ def check_observation(observation: Any) -> Observation:
     return readings
 
 
-def check_picture(observation: Any, shape: tuple[int | None, int | None, int]) -> Picture:
+def check_image(observation: Any, shape: tuple[int | None, int | None, int]) -> Image:
     """Return `observation` as a picture of bytes, or say what is wrong with it.
 
     Args:
@@ -310,7 +310,7 @@ def _up_to_one(array: Any) -> bool:
     return known and bool(array.max(initial=0) <= 1)
 
 
-def check_sensors(senses: Senses, expected: int | None = None, why: str = "") -> int:
+def check_sensors(senses: ObservationSpec, expected: int | None = None, why: str = "") -> int:
     """The number of scalar sensors that `senses` are.
 
     Args:

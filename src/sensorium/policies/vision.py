@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float
 from sensorium.errors import ConfigError
 from sensorium.layers import LSTM, KeyMap, Linear, PublishedNonlinearKeys, VisionAttentionNeuron
 from sensorium.layers.lstm import Memory
-from sensorium.layers.patch_votes import votes
+from sensorium.layers.patch_attention import patch_importance
 from sensorium.layers.top_places import top_places
 from sensorium.layers.vision_attention import grid
 from sensorium.policies.action_distributions import (
@@ -29,8 +29,8 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
-from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_picture
-from sensorium.types import Action, Actions, Key, Picture, Scalar, Senses, count_of, in_words
+from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_image
+from sensorium.types import Action, Actions, Image, Key, ObservationSpec, Scalar, count_of, in_words
 
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
 
@@ -53,7 +53,7 @@ class Reading(enum.Enum):
     """What of the code goes to the LSTM."""
 
     PLACES = "places"
-    """Where it has most votes, as published."""
+    """Where it is most important, as published."""
     WHOLE = "whole"
     """All of it, through a layer with tanh."""
 
@@ -69,8 +69,8 @@ class PlacesReader(eqx.Module):
         """Row and column of each, the best first."""
         side = round(code.shape[0] ** 0.5)
         centres = np.stack(np.divmod(np.arange(side**2), side), -1) / side
-        voted = votes(self.query(code), self.key(code))
-        return top_places(voted, jnp.asarray(centres, jnp.float32), self.top).reshape(-1)
+        importance = patch_importance(self.query(code), self.key(code))
+        return top_places(importance, jnp.asarray(centres, jnp.float32), self.top).reshape(-1)
 
 
 class WholeReader(eqx.Module):
@@ -95,7 +95,7 @@ class VisionPolicy(Policy):
     hidden_rows: int = eqx.field(static=True, default=12)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
-    def initial_carry(self, senses: Senses) -> VisionCarry:
+    def initial_carry(self, senses: ObservationSpec) -> VisionCarry:
         """Blank memory.
 
         Args:
@@ -122,14 +122,14 @@ class VisionPolicy(Policy):
             memory=self.lstm.initial_memory(),
         )
 
-    def check(self, observation: Any, carry: VisionCarry) -> Picture:
+    def check(self, observation: Any, carry: VisionCarry) -> Image:
         """A picture of the size that its memory is for, in colour or grey."""
         channels = 1 if np.ndim(observation) == 3 and np.shape(observation)[2] == 1 else 3
         height, width = carry.frames.shape[1:]
-        return check_picture(observation, (height, width, channels))
+        return check_image(observation, (height, width, channels))
 
     def encode(
-        self, observation: Picture, carry: VisionCarry
+        self, observation: Image, carry: VisionCarry
     ) -> tuple[Float[Array, "M D"], VisionCarry, Trace]:
         """A new code."""
         picture = observation.astype(jnp.float32)
@@ -159,7 +159,7 @@ class VisionPolicy(Policy):
         return outputs, carry._replace(code=code, kept=kept, memory=memory)
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
-        """Those that its layer hears, side by side."""
+        """Those that its layer reads, side by side."""
         size = self.layer.patch_size
         rows, columns = grid(height, width, size)
         return np.stack(np.divmod(np.arange(rows * columns), columns), -1) * size, size
@@ -190,7 +190,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     reading: Reading = Reading.PLACES
     """What of the code goes on."""
     vote_size: int = 4
-    """Width of queries and keys of the votes on the code."""
+    """Width of queries and keys of the importance of the places of the code."""
     top: int = 10
     """How many places of the code it looks at."""
     reader_size: int = 32
@@ -204,7 +204,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     key_map: KeyMap = KeyMap.LINEAR
     """The NLA switch."""
 
-    def build(self, senses: Senses, actions: Actions, key: Key) -> VisionPolicy:
+    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> VisionPolicy:
         """Draw an agent; ConfigError if `senses` are no pictures that it can look at."""
         num_actions = count_of(actions)
         keys = jax.random.split(key, 8)
@@ -250,7 +250,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
         return PlacesReader(query, key, self.top), 2 * self.top
 
 
-def _size_of(senses: Senses) -> tuple[int, int]:
+def _size_of(senses: ObservationSpec) -> tuple[int, int]:
     """Height and width; ConfigError if `senses` are no pictures."""
     if isinstance(senses, int) or len(senses) != 3 or senses[2] not in (1, 3):
         raise ConfigError(

@@ -151,7 +151,7 @@ class Recipe:
         """A policy of a stage (the last by default) with random weights, its code not scaled."""
         world = self.make_world(stage)
         config = (stage or self.last).policy or self.policy
-        return config.build(world.senses, world.actions, key)
+        return config.build(world.observation_spec, world.actions, key)
 
     def outline(self, stage: Stage | None = None) -> Policy:
         """A policy with `jax.ShapeDtypeStruct` for each array, to be filled: nothing is drawn or compiled."""

@@ -10,14 +10,15 @@ from typing import Any
 import jax
 
 from sensorium.errors import ConfigError, RunError, SensoriumError
-from sensorium.policies import AttentionAgent, Policy, SensoryPolicy
-from sensorium.policies.growth import grown
+from sensorium.policies import AttentionAgent, Policy, SetPolicy
+from sensorium.policies.widen import widened
 from sensorium.recipes.recipe import SCRATCH, STAGE, Recipe, Stage
 from sensorium.rollout import Engine, EngineConfig, open_engine
 from sensorium.seeding import key_of, stream
 from sensorium.training import Budget, RunDirectory, Trainer, TrainingContext, run
 from sensorium.training.checkpoints import LAST
 from sensorium.training.experts import Expert
+from sensorium.training.run import written_by
 from sensorium.types import Key
 
 FindExpert = Callable[[str, str, str], tuple[Expert, dict[str, Any]]]
@@ -56,11 +57,12 @@ def resume(directory: Path | str, **options: Any) -> Policy:
 
 def read(directory: Path | str) -> Recipe:
     """The recipe of a run; RunError if there is none, or none that this version can read."""
-    stored = RunDirectory.open(directory).recipe
+    stored = RunDirectory.open(directory)
     try:
-        return Recipe.from_json(stored)
+        return Recipe.from_json(stored.recipe)
     except (SensoriumError, TypeError) as error:
-        raise RunError(f"{directory} cannot be resumed: {error}") from error
+        version = written_by(stored.versions)
+        raise RunError(f"{directory} cannot be resumed{version}: {error}") from error
 
 
 def _no_experts(source: str, vecnormalize: str, env: str) -> tuple[Expert, dict[str, Any]]:
@@ -196,9 +198,9 @@ def fit_start(policy: Policy, recipe: Recipe, stage: Stage) -> Policy:
     outline = recipe.outline(stage)
     if isinstance(policy, AttentionAgent) and isinstance(outline, AttentionAgent):
         policy = policy.with_top(outline.top)
-    if isinstance(policy, SensoryPolicy) and _shapes(policy) != _shapes(outline):
+    if isinstance(policy, SetPolicy) and _shapes(policy) != _shapes(outline):
         drawn = recipe.draw_policy(stream(key_of(recipe.seed), "growth"), stage)
-        policy = grown(policy, drawn) or policy
+        policy = widened(policy, drawn) or policy
     if _shapes(policy) != _shapes(outline):
         raise ConfigError(
             f"A policy of another architecture cannot start the stage {stage.name!r} of {recipe.name} in "

@@ -19,7 +19,7 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
 
 
 def table_4(episodes: int, seed: int, out: Path) -> Result:
-    """AN Table 4: teachers, clones, and agents that learned from the reward or from those."""
+    """AN Table 4: experts, clones, and agents that learned from the reward or from those."""
     clones = ("ant-pi-clone", "ant-pi-clone-large", "ant-pi-clone-wide")
     learned = ("ant-pi", "ant-pi-large", "ant-pi-wide", "ant-pi-evolution")
     agents = present("ant-fnn", "ant-coach", *clones, *learned, *_TAUGHT)

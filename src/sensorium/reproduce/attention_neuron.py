@@ -13,7 +13,7 @@ from sensorium.envs import make
 from sensorium.evaluation import evaluation_keys, recovery_curve
 from sensorium.evaluation.report import SUITE
 from sensorium.perturbations import Identity, Reshuffle, Shuffle
-from sensorium.policies import SensoryPolicy
+from sensorium.policies import SetPolicy
 from sensorium.reproduce.counterparts import AN_2, AN_6
 from sensorium.reproduce.published import AN_TABLE_3
 from sensorium.reproduce.tables import Result, present, score_tables
@@ -63,8 +63,8 @@ def table_3(episodes: int, seed: int, out: Path) -> Result:
     for name in present("cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"):
         agent = load(name)
         untrained = agent.recipe.draw_policy(jax.random.key(0))
-        assert isinstance(untrained, SensoryPolicy)
-        # The paper's control: an untrained layer that hears the same episodes
+        assert isinstance(untrained, SetPolicy)
+        # The paper's control: an untrained layer on the same episodes
         for label, listener in ((name, None), ("  untrained layer", untrained)):
             codes, sensors = collect_codes(agent.policy, world, fit, world.max_steps, listener)
             fitted = LinearRegression().fit(codes, sensors)

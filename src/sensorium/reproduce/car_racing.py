@@ -106,7 +106,7 @@ def aa_table_3(episodes: int, seed: int, out: Path) -> Result:
 
 
 def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
-    """AA Table 4: what nobody told them of."""
+    """AA Table 4: changes of the world that training did not have."""
     agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
     agents |= present("carracing-cnn", "carracing-ppo", needed=False)
     senses = tuple(MODIFICATIONS[name] for name in ("colour", "bars", "blob"))

@@ -1,7 +1,7 @@
 """NLA's CartPole results: scores, and whether it needs fewer iterations.
 
 Beside the three forms of the layer stands our own way to train sooner, at the same size: sensors that
-hear the previous code (`SensoryPolicy.code_feedback`).
+receive the previous code (`SetPolicy.code_feedback`).
 """
 
 from pathlib import Path

@@ -15,7 +15,7 @@ from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.perturbations import Perturbation
 from sensorium.policies import Policy
 from sensorium.seeding import stream
-from sensorium.types import Key, Keys, PyTree, Senses
+from sensorium.types import Key, Keys, ObservationSpec, PyTree
 
 
 class Actor(abc.ABC):
@@ -44,7 +44,7 @@ class Memories(NamedTuple):
     """What each lane carries from step to step, on the device."""
 
     carry: PyTree
-    senses: PyTree
+    perturbation: PyTree
     time: Int[Array, " L"]
 
 
@@ -60,7 +60,7 @@ class PolicyActor(Actor):
             keys: R random keys, which decide all noise of the episodes.
         """
         self._parameters, static = eqx.partition(policies, eqx.is_array)
-        self._static = (static, world.perturbation, world.raw_senses)
+        self._static = (static, world.perturbation, world.raw_observation_spec)
         self._key_data = np.asarray(jax.random.key_data(keys))
         self._memories: Memories | None = None
 
@@ -101,7 +101,7 @@ def restarted(
     )
 
 
-def begin_senses(perturbation: Perturbation, key: Key, shown: Senses) -> PyTree:
+def begin_senses(perturbation: Perturbation, key: Key, shown: ObservationSpec) -> PyTree:
     """The senses at the start of the episode of `key`, in a world that shows `shown`."""
     return perturbation.init(stream(key, "senses"), shown)
 
@@ -124,7 +124,7 @@ def perturb_action(
     return perturbation.perturb_action(key, senses, action)
 
 
-_Static = tuple[Policy, Perturbation, Senses]
+_Static = tuple[Policy, Perturbation, ObservationSpec]
 """Of a policy what are no arrays, the perturbation, and what the world shows."""
 
 
@@ -146,7 +146,7 @@ def _act(
     ) -> tuple[Array, Memories]:
         policy = _pick(architecture, parameters, individual)
         key = jax.random.wrap_key_data(key)
-        readings, senses = sense(perturbation, key, now.time, now.senses, observation)
+        readings, senses = sense(perturbation, key, now.time, now.perturbation, observation)
         action, carry, _ = policy.step(readings, now.carry)
         action = perturb_action(perturbation, key, now.time, senses, action)
         return action, Memories(carry, senses, now.time + 1)
@@ -168,7 +168,7 @@ def _blank(
     def lane(individual: Array, key: Array) -> Memories:
         policy = _pick(architecture, parameters, individual)
         senses = begin_senses(perturbation, jax.random.wrap_key_data(key), shown)
-        carry = policy.initial_carry(perturbation.arriving(shown))
+        carry = policy.initial_carry(perturbation.output_spec(shown))
         return Memories(carry, senses, jnp.zeros((), jnp.int32))
 
     return jax.vmap(lane)(individuals, key_data)

@@ -196,7 +196,7 @@ def _run_lane(
         moment, memory = moment_of(now, step, key_senses)
         action, carry, record = behaviour.act(moment, memory.carry)
         if perturbation.perturbs_actions:
-            action = perturbation.perturb_action(key_action, memory.senses, action)
+            action = perturbation.perturb_action(key_action, memory.perturbation, action)
         shown, state, reward, terminated, truncated, _ = bare.advance(
             key_world, now.world, action, bare.default_params
         )
@@ -217,7 +217,7 @@ def _run_lane(
         after = Lane(
             shown,
             bare.split(state)[0],
-            Memory(carry, memory.senses),
+            Memory(carry, memory.perturbation),
             now.alive & ~terminated & ~truncated,
             now.earned + reward,
         )

@@ -68,7 +68,7 @@ def run_episode(
     key_reset, key_steps = jax.random.split(key)
     params = world.default_params
     observation, world_state = world.reset_env(key_reset, params)
-    carry = policy.initial_carry(world.senses)
+    carry = policy.initial_carry(world.observation_spec)
     zero = jnp.zeros((), jnp.int32)
     start = Running(
         observation, world_state, carry, jnp.ones((), bool), zero, zero, jnp.zeros(world.max_steps)

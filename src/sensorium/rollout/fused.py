@@ -30,7 +30,7 @@ from sensorium.layers import (
     PublishedNonlinearKeys,
     nonlinear_map,
 )
-from sensorium.policies import Controller, FeedForwardPolicy, Gaussian, Policy, SensoryPolicy
+from sensorium.policies import Controller, FeedForwardPolicy, Gaussian, Policy, SetPolicy
 from sensorium.rollout.device import Totals, run_population
 from sensorium.types import Key, Keys, PyTree
 
@@ -44,7 +44,7 @@ def supports(policy: Policy) -> bool:
     """Whether there is a fused step for `policy`; others go through `device.run_population`."""
     if policy.distribution != Gaussian():
         return False
-    if isinstance(policy, SensoryPolicy):
+    if isinstance(policy, SetPolicy):
         return isinstance(policy.layer, AttentionNeuron)
     return isinstance(policy, FeedForwardPolicy)
 
@@ -148,7 +148,7 @@ def _batch_last(policies: Policy, num_sensors: int, num_rollouts: int) -> tuple[
 
         return (), feed_forward
 
-    assert isinstance(policies, SensoryPolicy)
+    assert isinstance(policies, SetPolicy)
     layer = policies.layer
     assert isinstance(layer, AttentionNeuron)  # `supports` said so
     hidden_size = layer.lstm.weight_hh.shape[-1]

@@ -7,7 +7,8 @@ dies changes a result. An episode whose agent acts by NaN or infinity ends there
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,7 +17,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.pool import OpenEnv, PoolVectorEnv
+from sensorium.bridges.vector_env import OpenEnv, PoolVectorEnv
 from sensorium.errors import ConfigError, WorldError
 from sensorium.policies import Policy, as_population
 from sensorium.rollout.acting import Actor, PolicyActor
@@ -39,6 +40,14 @@ class Transcript(NamedTuple):
     lengths: Int[np.ndarray, " E"]
     terminated: Bool[np.ndarray, " E"]
     """Whether an episode ended by itself, rather than at its time limit."""
+
+
+WrapEnv = Callable[[Any], Any]
+"""Wraps an environment; a value that can be pickled and hashed."""
+
+
+def _open_wrapped(opener: OpenEnv, wrap: WrapEnv) -> Any:
+    return wrap(opener())
 
 
 class HostEngine(Engine):
@@ -74,7 +83,7 @@ class HostEngine(Engine):
         self._lanes = lanes
         self._timeout = timeout
         self._pools: list[PoolVectorEnv] = []
-        self._lent: dict[int, PoolVectorEnv] = {}
+        self._lent: dict[tuple[int, WrapEnv | None], PoolVectorEnv] = {}
 
     def run_population(self, policies: Policy, keys: Keys) -> Episode:
         population = jax.tree.leaves(eqx.filter(policies, eqx.is_inexact_array))[0].shape[0]
@@ -130,18 +139,19 @@ class HostEngine(Engine):
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
         return jax.tree.map(lambda leaf: leaf[0], self.run_population(as_population(policy), keys))
 
-    def open_pool(self, num_envs: int, opener: OpenEnv | None = None) -> PoolVectorEnv:
-        """Environments for a trainer to step, as the world or `opener` opens them.
+    def open_pool(self, num_envs: int, wrap: WrapEnv | None = None) -> PoolVectorEnv:
+        """Environments for a trainer to step, perhaps wrapped; closed with the engine.
 
-        They are closed with the engine. Where the world opens them, the same number gives the same ones.
+        The same arguments give the same ones again.
         """
-        if opener is None and num_envs in self._lent:
-            return self._lent[num_envs]
-        pool = PoolVectorEnv(
-            opener or self.world.opener(), num_envs, self.workers, timeout=self._timeout
-        )
-        self._lent[num_envs if opener is None else id(pool)] = pool
-        return pool
+        if (num_envs, wrap) not in self._lent:
+            opener = self.world.opener()
+            if wrap is not None:
+                opener = partial(_open_wrapped, opener, wrap)
+            self._lent[num_envs, wrap] = PoolVectorEnv(
+                opener, num_envs, self.workers, timeout=self._timeout
+            )
+        return self._lent[num_envs, wrap]
 
     def close(self) -> None:
         """End the workers."""

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.pool import PoolVectorEnv
+from sensorium.bridges.vector_env import PoolVectorEnv
 from sensorium.errors import WorldError
 from sensorium.rollout.acting import Actor, restarted
 from sensorium.rollout.transitions import (
@@ -116,7 +116,7 @@ class HostCollector(Collector):
 
     def _advise(self, started: Bool[Any, " B"]) -> Float[Any, "B A"]:
         if self._expert is None:
-            return np.zeros((self.num_envs, 0), np.float32)
+            return self._pool.advice
         return self._expert.act(started, self._episode, self._shown)
 
     def _advance(self, actions: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -174,7 +174,7 @@ def _act(
     memory: Memory,
     started: Bool[Any, " B"],
     shown: Any,
-    advice: Float[Any, "B A"],
+    advice: Float[Any, "B advice"],
     step: Int[Array, ""],
     key: Key,
     held: Array,
@@ -189,8 +189,8 @@ def _act(
         action, carry, record = behaviour.act(moment, memory.carry)
         view = behaviour.view(moment, memory.carry)
         if perturbation.perturbs_actions:
-            action = perturbation.perturb_action(keys[1], memory.senses, action)
-        return action, view, record, Memory(carry, memory.senses)
+            action = perturbation.perturb_action(keys[1], memory.perturbation, action)
+        return action, view, record, Memory(carry, memory.perturbation)
 
     return jax.vmap(lane)(jnp.arange(count), keys[1:].swapaxes(0, 1), held, memory, shown, advice)
 
@@ -224,7 +224,7 @@ def _moment(
     step: Int[Array, ""],
     memory: Memory,
     shown: Array,
-    advice: Float[Array, " A"],
+    advice: Float[Array, " advice"],
 ) -> tuple[Moment, Memory]:
     return look(
         world,

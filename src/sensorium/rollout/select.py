@@ -4,13 +4,15 @@ import dataclasses
 import difflib
 import string
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, TypeVar
 
 import jax
 
 from sensorium.bridges import bullet
+from sensorium.bridges.advised import Advised, EnvExpert
 from sensorium.bridges.from_gymnasium import HostWorld, make_host_world
-from sensorium.bridges.opening import env_ids
+from sensorium.bridges.open_env import env_ids
 from sensorium.envs import WORLDS, Environment, Perturbed, World, make
 from sensorium.errors import ConfigError, UnknownNameError, check_counts, did_you_mean
 from sensorium.perturbations import Perturbation
@@ -137,7 +139,7 @@ def open_collector(
     *,
     world: World | None = None,
     cut_first: bool = True,
-    expert: Actor | None = None,
+    expert: Actor | EnvExpert | None = None,
 ) -> Collector:
     """Lanes in the world of an engine, to collect transitions from.
 
@@ -147,12 +149,16 @@ def open_collector(
         key: Random key.
         world: That of the engine behind another perturbation; by default as it is.
         cut_first: Cut the first episode of each lane short at a random step.
-        expert: On the host, acts beside the behaviour; see `Moment.advice`.
+        expert: On the host, acts beside the behaviour: in all lanes at once, or a function that runs beside
+            each environment; see `Moment.advice`.
     """
 
     def on_host(world: HostWorld) -> Collector:
         assert isinstance(engine, HostEngine)
-        return HostCollector(world, engine.open_pool(num_envs), key, cut_first, expert)
+        if expert is None or isinstance(expert, Actor):
+            return HostCollector(world, engine.open_pool(num_envs), key, cut_first, expert)
+        pool = engine.open_pool(num_envs, partial(Advised, expert=expert))
+        return HostCollector(world, pool, key, cut_first)
 
     return by_kind(
         world or engine.world,
@@ -180,7 +186,7 @@ def truth_size(world: World) -> int:
         return jax.eval_shape(world.critic_features, state).size
 
     def on_host(world: HostWorld) -> int:
-        return world.raw_senses if isinstance(world.raw_senses, int) else 0
+        return world.raw_observation_spec if isinstance(world.raw_observation_spec, int) else 0
 
     return by_kind(world, on_device, on_host)
 

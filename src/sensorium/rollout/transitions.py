@@ -132,13 +132,13 @@ class Memory(NamedTuple):
 
     carry: PyTree
     """Of the behaviour."""
-    senses: PyTree
+    perturbation: PyTree
     """Of the perturbation."""
 
 
 def blank_memory(behaviour: Behaviour, world: World, key: Key) -> Memory:
     """The memory at the start of an episode."""
-    senses = world.perturbation.init(key, world.raw_senses)
+    senses = world.perturbation.init(key, world.raw_observation_spec)
     return Memory(behaviour.initial_carry(world), senses)
 
 
@@ -162,9 +162,9 @@ def look(
         The moment, and the memory with the perturbation's new state.
     """
     perturbation = world.perturbation
-    observation, senses = perturbation.apply(key_senses, memory.senses, shown)
+    observation, senses = perturbation.apply(key_senses, memory.perturbation, shown)
     sensors = jnp.zeros(0, jnp.int32)
-    if isinstance(world.raw_senses, int):
-        sensors = perturbation.sources(senses, world.raw_senses)
+    if isinstance(world.raw_observation_spec, int):
+        sensors = perturbation.sensor_of_channel(senses, world.raw_observation_spec)
     moment = Moment(observation, shown, sensors, **rest)
-    return moment, memory._replace(senses=senses)
+    return moment, memory._replace(perturbation=senses)

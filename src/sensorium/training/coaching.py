@@ -112,9 +112,9 @@ class CoachingConfig(TrainerConfig):
             raise ConfigError(
                 "A coach receives the world as it is; `student_perturbation` is for its student."
             )
-        if not isinstance(world.raw_senses, int):
+        if not isinstance(world.raw_observation_spec, int):
             raise ConfigError("A coach reads scalar sensors, and this world shows images.")
-        student.initial_carry(perturbed(world, self.student_perturbation).senses)
+        student.initial_carry(perturbed(world, self.student_perturbation).observation_spec)
         if student.num_actions != world.num_actions:
             raise ConfigError(
                 f"The student has {student.num_actions} action(s), but the world takes "
@@ -125,7 +125,9 @@ class CoachingConfig(TrainerConfig):
                 f"{self.num_envs} environments x {self.num_steps} steps do not divide into two halves and "
                 f"batches of {self.batch_size}."
             )
-        if jax.tree.leaves(context.draw(jax.random.key(0)).initial_carry(world.raw_senses)):
+        if jax.tree.leaves(
+            context.draw(jax.random.key(0)).initial_carry(world.raw_observation_spec)
+        ):
             raise ConfigError("A coach must have no memory; use a feed-forward policy.")
         return Coaching(self, context, student)
 
@@ -176,7 +178,7 @@ class InTurns(Behaviour):
 
     def initial_carry(self, world: World) -> PyTree:
         """That of the student."""
-        return self.student.initial_carry(world.senses)
+        return self.student.initial_carry(world.observation_spec)
 
     def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, Taken]:
         """Ask both, do what one of them would."""

@@ -13,10 +13,13 @@ the same from all steps of the last rounds. Before the first round the expert ma
 - In the first generations the expert may share in what is done (β), or a student sees little but its own
   failures.
 
-Rounds that are needed again lie in the run's data folder, so that a run resumes bit for bit.
+A round holds `num_envs` times `rollout_steps` observations, of images as bytes: 1,000 episodes of 500 frames
+of 84 x 84 pixels take 3.5 GB, and `buffer_rounds` bounds how many rounds are held. Rounds that are needed
+again lie in the run's data folder, so that a run resumes bit for bit.
 """
 
 import dataclasses
+import operator
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -29,6 +32,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from sensorium.bridges.advised import EnvExpert
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population, features_of
@@ -36,7 +40,7 @@ from sensorium.rollout import Behaviour, Moment, each_share, open_collector
 from sensorium.rollout.acting import Actor
 from sensorium.seeding import stream
 from sensorium.serialisation import load_arrays, save_arrays
-from sensorium.training.experts import Asked, ask
+from sensorium.training.experts import Asked, Dataset, ask, read_dataset
 from sensorium.training.learner import Learner, Optimizer, averaged, where
 from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
 from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
@@ -101,18 +105,28 @@ class DaggerConfig(TrainerConfig):
             ConfigError: There is no expert, it does not fit the world, or settings do not fit.
         """
         world = context.engine.world
-        asked, actor = ask(context.expert, world, "DAgger")
+        asked, advisor = ask(context.expert, world, "DAgger")
         config = dataclasses.replace(self, rollout_steps=self.rollout_steps or world.max_steps)
         config = dataclasses.replace(config, num_steps=min(self.num_steps, config.rollout_steps))
         config.check(world)
-        return Dagger(config, context, asked, actor)
+        dataset = None
+        if isinstance(context.expert, Dataset):
+            dataset = config.read(context.expert, world)
+        return Dagger(config, context, asked, advisor, dataset)
+
+    def read(self, dataset: Dataset, world: World) -> "Round":
+        """The steps of a dataset; ConfigError if it does not fit the world or the settings."""
+        if self.rollout_every or self.demonstration_rounds or self.freeze_encoder:
+            raise ConfigError(
+                "A dataset is learned from as it is: set rollout_every and demonstration_rounds to 0, and "
+                "freeze_encoder to false."
+            )
+        steps = read_dataset(dataset, world, self.rollout_steps)
+        labelled = Labelled(steps.observations, steps.actions, steps.actions)
+        return Round(labelled, steps.started, steps.alive)
 
     def check(self, world: World) -> None:
         """ConfigError if settings do not fit each other or the world."""
-        if not self.demonstration_rounds and not self.rollout_every:
-            raise ConfigError(
-                "DAgger needs rounds to learn from; demonstration_rounds and rollout_every are 0."
-            )
         if self.num_steps % self.window:
             raise ConfigError(
                 f"Sequences of {self.num_steps} steps do not divide into windows of {self.window}."
@@ -167,7 +181,7 @@ class Following(Behaviour):
 
     def initial_carry(self, world: World) -> PyTree:
         """Of both."""
-        return self.student.initial_carry(world.senses), self.expert.initial_carry(world)
+        return self.student.initial_carry(world.observation_spec), self.expert.initial_carry(world)
 
     def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, Labelled]:
         """Do a mixture of what both would do, with noise."""
@@ -194,13 +208,22 @@ class Dagger(Trainer):
     """DAgger of one student."""
 
     def __init__(
-        self, config: DaggerConfig, context: TrainingContext, expert: Asked, actor: Actor | None
+        self,
+        config: DaggerConfig,
+        context: TrainingContext,
+        expert: Asked,
+        advisor: Actor | EnvExpert | None,
+        dataset: Round | None = None,
     ):
         """Set up; see `DaggerConfig.build`."""
+        if not config.demonstration_rounds and not config.rollout_every and dataset is None:
+            raise ConfigError(
+                "DAgger needs rounds to learn from; demonstration_rounds and rollout_every are 0."
+            )
         self.config, self.draw, self.engine = config, context.draw, context.engine
         self.world: World = context.engine.world
         self.directory: Path = context.directory
-        self.expert, self._actor = expert, actor
+        self.expert, self._advisor, self._dataset = expert, advisor, dataset
         self._weights = np.array(
             config.action_weights or [1.0] * self.world.num_actions, np.float32
         )
@@ -219,7 +242,10 @@ class Dagger(Trainer):
     def init(self, key: Key) -> DaggerState:
         key, key_student, key_probe = jax.random.split(key, 3)
         model = with_probe(
-            self.draw(key_student), self.world.senses, self.world.raw_senses, key_probe
+            self.draw(key_student),
+            self.world.observation_spec,
+            self.world.raw_observation_spec,
+            key_probe,
         )
         return DaggerState(self._optimizer.init(model), jnp.zeros((), jnp.int32), key)
 
@@ -249,6 +275,8 @@ class Dagger(Trainer):
 
     def _gather(self, state: DaggerState) -> list[Round]:
         """The rounds that the generation learns from, whether collected now or before."""
+        if self._dataset is not None:
+            return [self._dataset]
         config, generation = self.config, int(state.generation)
         first, every = config.demonstration_rounds, config.rollout_every
         # Without demonstrations the student acts before the first generation
@@ -278,7 +306,7 @@ class Dagger(Trainer):
         )
         key_lanes, key_steps = jax.random.split(key)
         collector = open_collector(
-            self.engine, config.num_envs, key_lanes, cut_first=False, expert=self._actor
+            self.engine, config.num_envs, key_lanes, cut_first=False, expert=self._advisor
         )
         steps = collector.collect(behaviour, config.rollout_steps, key_steps).transitions
         self._env_steps += collector.env_steps
@@ -293,7 +321,7 @@ class Dagger(Trainer):
         if not self.config.freeze_encoder:
             return jax.tree.structure(0)
         student = eqx.filter_eval_shape(self.draw, jax.random.key(0))
-        return jax.tree.structure(features_of(student, self.world.senses))
+        return jax.tree.structure(features_of(student, self.world.observation_spec))
 
     def _beta(self, generation: int) -> float:
         """The expert's share: all in the first generation, nothing after so many."""
@@ -333,8 +361,8 @@ class Dagger(Trainer):
     def _blank_lane(self, student: Policy, key: Key) -> PyTree:
         senses: PyTree = ()
         if not self.config.freeze_encoder:
-            senses = self.world.perturbation.init(key, self.world.raw_senses)
-        return student.initial_carry(self.world.senses), senses
+            senses = self.world.perturbation.init(key, self.world.raw_observation_spec)
+        return student.initial_carry(self.world.observation_spec), senses
 
     @partial(jax.jit, static_argnames="self")
     def _gradients(self, lanes: tuple, model: Probed, key: Key) -> tuple[tuple, PyTree]:
@@ -386,7 +414,9 @@ class Dagger(Trainer):
                 received, senses = perturbation.apply(key_senses, senses, now.received)
                 features, carry, _ = student.encode(received, carry)
                 if config.sensor_id_coef:
-                    sources = perturbation.sources(senses, self.world.raw_senses)
+                    sources = perturbation.sensor_of_channel(
+                        senses, self.world.raw_observation_spec
+                    )
                     identity = identity_loss(model.probe, student.sensor_features(carry), sources)
             outputs, carry = student.decide(features, carry)
             apart = distribution.distance(outputs, now.expert_action, self._weights)
@@ -438,7 +468,8 @@ def sequences(
     Yields:
         A batch, and which of its steps count: none of a warm-up or after an end. Lanes are the last axis.
     """
-    total, steps = config.num_batches * config.batch_size, len(rounds[0].alive)
+    size, steps = config.batch_size, len(rounds[0].alive)
+    total = config.num_batches * size
     places = [np.argwhere(each.alive.T) for each in rounds]  # lane by lane
     number = np.repeat(np.arange(len(rounds)), [len(each) for each in places])
     lane, time = np.concatenate(places).T
@@ -448,13 +479,11 @@ def sequences(
     first = (time[chosen] - before).clip(0, steps - config.num_steps)
     span = np.arange(config.num_steps)
 
-    def stretch(place: int, begins: int) -> Round:
-        at = slice(begins, begins + config.num_steps), lane[place]
-        return jax.tree.map(lambda leaf: leaf[at], rounds[number[place]])
-
-    for start in range(0, total, config.batch_size):
-        part = slice(start, start + config.batch_size)
-        stretches = [stretch(*each) for each in zip(chosen[part], first[part], strict=True)]
+    for start in range(0, total, size):
+        stretches = []
+        for place, begins in zip(chosen[start:][:size], first[start:][:size], strict=True):
+            at = slice(begins, begins + config.num_steps), lane[place]
+            stretches.append(jax.tree.map(operator.itemgetter(at), rounds[number[place]]))
         batch = jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *stretches)
         known = np.logical_or.accumulate(batch.started, axis=0)
         warm = known | (span[:, None] >= config.warm_up_steps)

@@ -1,13 +1,17 @@
 """Experts, whose actions a student learns: policies, models of Stable-Baselines3, functions of the state."""
 
 import dataclasses
+import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from sensorium.bridges import minari
+from sensorium.bridges.advised import EnvExpert
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.sb3 import check_spaces
 from sensorium.envs import World
@@ -27,11 +31,18 @@ class Sb3Model(NamedTuple):
     """The `VecNormalize` that it was trained behind; None if there was none."""
 
 
+class Dataset(NamedTuple):
+    """A dataset of Minari as an expert: what somebody did."""
+
+    path: Path
+
+
 StateFunction = Callable[[Any], Action]
 """Computes an action from the state of a world on the device, in JAX."""
 
-Expert = Policy | Sb3Model | Actor | StateFunction
-"""What a stage can learn from. An `Actor` acts in many environments on the host at a time."""
+Expert = Policy | Sb3Model | Dataset | Actor | StateFunction | EnvExpert
+"""What a stage can learn from. On the host an `Actor` acts in many environments at a time, and an `EnvExpert`
+beside each one."""
 
 
 class Asked(eqx.Module):
@@ -48,7 +59,7 @@ class Asked(eqx.Module):
         if self.policy is None:
             return ()
         return self.policy.initial_carry(
-            truth_size(world) if self.reads_truth else world.raw_senses
+            truth_size(world) if self.reads_truth else world.raw_observation_spec
         )
 
     def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree]:
@@ -65,8 +76,11 @@ class Asked(eqx.Module):
         return carry if self.policy is None else self.policy.told(carry, action)
 
 
-def ask(expert: Expert | None, world: World, what: str) -> tuple[Asked, Actor | None]:
-    """An expert as a behaviour asks it, and the actor that gives its advice, if it acts on the host.
+_ADVISED = Asked(None, None, False)
+
+
+def ask(expert: Expert | None, world: World, what: str) -> tuple[Asked, Actor | EnvExpert | None]:
+    """An expert as a behaviour asks it, and what gives its advice, if it acts on the host.
 
     Args:
         expert: What is to be learned from.
@@ -81,37 +95,29 @@ def ask(expert: Expert | None, world: World, what: str) -> tuple[Asked, Actor | 
     if isinstance(expert, Policy):
         return _ask_policy(expert, world), None
 
-    def on_device(device: World) -> tuple[Asked, Actor | None]:
-        if isinstance(expert, Sb3Model | Actor) or not callable(expert):
+    def on_device(device: World) -> tuple[Asked, Actor | EnvExpert | None]:
+        if isinstance(expert, Sb3Model | Dataset | Actor):
             raise ConfigError(
                 f"{what} in a world on the device learns from a policy of ours, or from a function of its "
                 "state; models of Stable-Baselines3 are experts in worlds on the host."
             )
-        return Asked(None, expert, False), None
+        return Asked(None, cast(StateFunction, expert), False), None
 
-    def on_host(host: HostWorld) -> tuple[Asked, Actor | None]:
-        bare = dataclasses.replace(host, perturbation=Identity())
-        actor = (
-            Sb3Actor(expert.model, bare, expert.statistics)
-            if isinstance(expert, Sb3Model)
-            else expert
-        )
-        if not isinstance(actor, Actor):
-            raise ConfigError(
-                f"{what} in a world on the host learns from a policy of ours, a model of "
-                f"Stable-Baselines3 or an Actor, not from a {type(expert).__name__}."
-            )
-        return Asked(None, None, False), actor
+    def on_host(host: HostWorld) -> tuple[Asked, Actor | EnvExpert | None]:
+        if isinstance(expert, Sb3Model):
+            bare = dataclasses.replace(host, perturbation=Identity())
+            return _ADVISED, Sb3Actor(expert.model, bare, expert.statistics)
+        return _ADVISED, None if isinstance(expert, Dataset) else cast(EnvExpert, expert)
 
     return by_kind(world, on_device, on_host)
 
 
 def _ask_policy(policy: Policy, world: World) -> Asked:
     """A policy reads the observation without perturbation if it can, or else the true state."""
-    reads_truth = not policy.takes(world.raw_senses)
+    reads_truth = not policy.takes(world.raw_observation_spec)
     if reads_truth:
         # Raises what does not fit; where there is no true state, the observation itself is what does not
-        policy.initial_carry(truth_size(world) or world.raw_senses)
+        policy.initial_carry(truth_size(world) or world.raw_observation_spec)
     if policy.num_actions != world.num_actions:
         raise ConfigError(
             f"The expert has {policy.num_actions} action(s), but the world takes {world.num_actions}."
@@ -167,3 +173,59 @@ def _check_statistics(statistics: Any, world: HostWorld) -> None:
         raise ConfigError(
             "The statistics of VecNormalize hold NaN or infinity, or a variance below zero."
         )
+
+
+class Demonstrated(NamedTuple):
+    """Steps of a dataset: T steps of B stretches of episodes."""
+
+    observations: np.ndarray
+    """Unperturbed: T, B, and the shape of one."""
+    actions: Float[np.ndarray, "T B A"]
+    started: Bool[np.ndarray, "T B"]
+    alive: Bool[np.ndarray, "T B"]
+
+
+def read_dataset(dataset: Dataset, world: World, steps: int) -> Demonstrated:
+    """Read a dataset of Minari, and cut its episodes into stretches of `steps` steps.
+
+    Raises:
+        ConfigError: It is of another world.
+        MissingExtraError: Minari is not installed.
+    """
+
+    def on_device(device: World) -> Demonstrated:
+        raise ConfigError(
+            "Datasets of Minari are of environments: use one with a world on the host."
+        )
+
+    return by_kind(world, on_device, lambda host: _read_dataset(dataset.path, host, steps))
+
+
+def _read_dataset(path: Path, world: HostWorld, steps: int) -> Demonstrated:
+    data = minari.read(path, world.max_steps)
+    count, length, *shape = data.actions.shape
+    # A single number may be the place of one of many actions
+    size = math.prod(shape) if shape else world.num_actions
+    if data.observations.shape[2:] != world.raw_observation_shape or (
+        size != world.num_actions and isinstance(world.actions, int)
+    ):
+        raise ConfigError(
+            f"The dataset {path} shows {data.observations.shape[2:]} and has {size} action(s); {world.name} "
+            f"shows {world.raw_observation_shape} and takes {world.num_actions}."
+        )
+    actions = world.from_env_actions(data.actions.reshape(count * length, *shape))
+    actions = actions.reshape(count, length, -1)
+    stretches = []
+    for start in range(0, length, steps):
+        left = np.clip(data.lengths - start, 0, steps)
+        some, stretch = left > 0, slice(start, start + steps)
+        arrays = (data.observations[:, :-1], actions)
+        shown, done = (_padded(array[some, stretch], steps).swapaxes(0, 1) for array in arrays)
+        time = np.arange(steps)[:, None]
+        started = (time == 0) & np.full(some.sum(), start == 0)
+        stretches.append(Demonstrated(shown, done, started, time < left[some]))
+    return Demonstrated(*(np.concatenate(arrays, 1) for arrays in zip(*stretches, strict=True)))
+
+
+def _padded(array: np.ndarray, steps: int) -> np.ndarray:
+    return np.pad(array, [(0, 0), (0, steps - array.shape[1])] + [(0, 0)] * (array.ndim - 2))

@@ -140,7 +140,7 @@ class Exploring(Behaviour):
 
     def initial_carry(self, world: World) -> PyTree:
         """That of the policy."""
-        return self.policy.initial_carry(world.senses)
+        return self.policy.initial_carry(world.observation_spec)
 
     def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, Explored]:
         """Draw an action."""
@@ -172,7 +172,7 @@ def flat_features(policy: Policy, observation: Sensed, carry: PyTree) -> Float[A
 
 def num_features(policy: Policy, world: World) -> int:
     """How many they are in a world."""
-    return sum(leaf.size for leaf in jax.tree.leaves(features_of(policy, world.senses)))
+    return sum(leaf.size for leaf in jax.tree.leaves(features_of(policy, world.observation_spec)))
 
 
 class Batch(NamedTuple):
@@ -208,7 +208,9 @@ class Ppo(Trainer):
         """The policy to begin with, and a critic that knows nothing."""
         key, key_policy, key_probe, key_critic = jax.random.split(key, 4)
         policy = self.draw(key_policy)
-        model = with_probe(policy, self.world.senses, self.world.raw_senses, key_probe)
+        model = with_probe(
+            policy, self.world.observation_spec, self.world.raw_observation_spec, key_probe
+        )
         size = truth_size(self.world) or num_features(policy, self.world)
         critic = Critic((2 + size, *self.config.critic_sizes), key=key_critic)
         return PpoState(
@@ -328,7 +330,7 @@ class Ppo(Trainer):
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """The clipped objective (eq. 7), through the memory of the policy, and figures beside it."""
         config, policy = self.config, model.policy
-        distribution, blank = policy.distribution, policy.initial_carry(self.world.senses)
+        distribution, blank = policy.distribution, policy.initial_carry(self.world.observation_spec)
 
         def one(started: Array, carry: PyTree, now: Explored) -> tuple:
             carry = where(started, blank, carry)

@@ -56,6 +56,7 @@ from sensorium.training.trainer import Metrics, Trainer
 from sensorium.types import Keys
 
 _RECIPE = "recipe.json"
+_VERSIONS = "versions.json"
 _TESTS = 0x7E57  # folded into the seed: test episodes are never training episodes
 
 
@@ -109,6 +110,13 @@ class RunDirectory:
             raise RunError(f"Could not read {file}: it holds no recipe.")
         return RunDirectory(path, recipe)
 
+    @property
+    def versions(self) -> Any:
+        """What `describe_versions` said when the run began; nothing if that cannot be read."""
+        with contextlib.suppress(OSError, ValueError):
+            return parse_json((self.path / _VERSIONS).read_bytes())
+        return None
+
     @contextlib.contextmanager
     def locked(self, new: bool = False) -> Iterator[None]:
         """Keep other processes from training in the folder.
@@ -142,7 +150,7 @@ class RunDirectory:
         """Write recipe and versions, if need be: from now on the folder, which is `locked`, holds a run."""
         if self.exists(self.path):
             return
-        write_json(self.path / "versions.json", describe_versions())
+        write_json(self.path / _VERSIONS, describe_versions())
         write_json(self.path / _RECIPE, self.recipe)
 
     def finished(self, stage: str) -> bool:
@@ -355,6 +363,12 @@ def _figures(metrics: Metrics) -> dict[str, float]:
 
 def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
+
+
+def written_by(versions: Any) -> str:
+    """Which version of Sensorium wrote something, for an error; nothing if that is not known."""
+    known = versions.get("sensorium") if isinstance(versions, dict) else None
+    return f" (Sensorium {known} wrote it)" if isinstance(known, str) else ""
 
 
 def describe_versions() -> dict[str, str]:

@@ -7,7 +7,6 @@ generation starts its environments and random numbers anew, so that a run resume
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -160,7 +159,7 @@ class Sb3Ppo(Trainer):
         """What the network does without exploration."""
         self._restore(state)
         world = self.engine.world
-        policy = to_policy(self._model, self.network, world.senses, world.num_actions)
+        policy = to_policy(self._model, self.network, world.observation_spec, world.num_actions)
         return as_population(policy)
 
     def _learning_rate(self, left: float | int) -> float:
@@ -170,7 +169,7 @@ class Sb3Ppo(Trainer):
 
     @functools.cached_property
     def _rewards(self) -> Any:
-        """The environments, with rewards of about 1, so that the critic's errors do not drown them."""
+        """The environments, with rewards of about 1, so that the critic's errors stay below them."""
         vector = import_sb3().common.vec_env
         return vector.VecNormalize(
             vector.VecMonitor(to_vec_env(self._environments(), self.config.action_repeat)),
@@ -188,8 +187,8 @@ class Sb3Ppo(Trainer):
         def on_host(host: HostWorld) -> Any:
             assert isinstance(self.engine, HostEngine)
             import_sb3().common.utils.th.set_num_threads(1)  # the other cores simulate
-            opener = functools.partial(_penalised, host.opener(), self.config.jerk_penalty)
-            return self.engine.open_pool(count, opener)
+            wrap = functools.partial(PenaliseJerk, penalty=self.config.jerk_penalty)
+            return self.engine.open_pool(count, wrap)
 
         return by_kind(self.engine.world, on_device, on_host)
 
@@ -241,10 +240,6 @@ class Sb3Ppo(Trainer):
                 for name in ("step", "exp_avg", "exp_avg_sq")
             }
         scale.mean, scale.var, scale.count = (float(value) for value in state.reward_moments)
-
-
-def _penalised(opener: Callable[[], Any], penalty: float) -> Any:
-    return PenaliseJerk(opener(), penalty)
 
 
 def _array(value: Any) -> Array:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from sensorium.layers import Linear
 from sensorium.policies import Policy
-from sensorium.types import Key, Scalar, Senses
+from sensorium.types import Key, ObservationSpec, Scalar
 
 
 class Probed(NamedTuple):
@@ -22,7 +22,9 @@ class Probed(NamedTuple):
     """From the features of a sensor to which one it is; the last class is noise."""
 
 
-def with_probe(policy: Policy, received: Senses, sensors: Senses, key: Key) -> Probed:
+def with_probe(
+    policy: Policy, received: ObservationSpec, sensors: ObservationSpec, key: Key
+) -> Probed:
     """A policy, and a probe of the features of its sensors.
 
     Args:

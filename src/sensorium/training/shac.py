@@ -76,7 +76,7 @@ class ShacConfig(TrainerConfig):
     max_world_grad_norm: float = 0.1
     """Largest norm of what flows back through one world in one step, in units of its share of the loss.
 
-    Swinging poles are chaotic: without this a single world can drown all others."""
+    Swinging poles are chaotic: without this a single world dominates the gradient."""
     max_grad_norm: float = 1.0
     """Largest norm of a gradient; longer ones are shortened to it."""
 
@@ -190,8 +190,8 @@ class Shac(Trainer):
         )
         features = self.world.critic_features(jax.tree.map(lambda leaf: leaf[..., 0], state))
         critic = Critic((features.shape[0], *self.config.critic_sizes), key=key_critic)
-        sensors = self.world.raw_senses
-        model = with_probe(policy, self.world.senses, sensors, key_probe)
+        sensors = self.world.raw_observation_spec
+        model = with_probe(policy, self.world.observation_spec, sensors, key_probe)
         return ShacState(
             learner=self._optimizer.init(model),
             critic=self._critic_optimizer.init(critic),
@@ -226,7 +226,10 @@ class Shac(Trainer):
         def step(now: tuple, key: Key) -> tuple[tuple, Window]:
             worlds, weight, total, identity = now
             worlds = _clip_backwards(worlds, self._largest_cotangent)
-            features, sources = look(worlds.state), _over_worlds(self.world.sources)(worlds.state)
+            features, sources = (
+                look(worlds.state),
+                _over_worlds(self.world.sensor_of_channel)(worlds.state),
+            )
             keys = jax.random.split(key, self.config.num_envs)
             of_sensors, worlds, reward, terminated, truncated, next_features = _over_worlds(
                 partial(self._advance, policy)

@@ -12,7 +12,8 @@ from sensorium.recipes import Recipe
 from sensorium.serialisation import load_pytree, parse_json, read_header, save_pytree
 from sensorium.training import RunDirectory
 from sensorium.training.checkpoints import BEST
-from sensorium.types import Action, PyTree, Senses
+from sensorium.training.run import written_by
+from sensorium.types import Action, ObservationSpec, PyTree
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Agent:
         """The recipe's name."""
         return self.recipe.name
 
-    def initial_carry(self, senses: Senses) -> PyTree:
+    def initial_carry(self, senses: ObservationSpec) -> PyTree:
         """As `Policy.initial_carry`."""
         return self.policy.initial_carry(senses)
 
@@ -150,7 +151,10 @@ def _load_file(path: Path) -> Agent:
     except (
         Exception
     ) as error:  # a description from anywhere may ask for anything, such as -1 queries
-        raise AgentFileError(f"{path} holds no agent of this version: {error}") from error
+        versions = header.get("versions") or header.get("card", {}).get("versions")
+        raise AgentFileError(
+            f"{path} holds no agent of this version{written_by(versions)}: {error}"
+        ) from error
     policy = load_pytree(path, like)
     return Agent(policy, recipe, _read_card(path, header))
 

@@ -26,10 +26,10 @@ import numpy as np
 
 import sensorium
 from sensorium.errors import ExportError, MissingExtraError
-from sensorium.layers import patch_votes
+from sensorium.layers import patch_attention
 from sensorium.policies import Policy, Trace, num_parameters
 from sensorium.serialisation import atomic_write, check_writable, format_json
-from sensorium.types import PyTree, Senses, senses_of, shape_of
+from sensorium.types import ObservationSpec, PyTree, shape_of, spec_of
 from sensorium.zoo.agent import Agent
 
 TOLERANCE = 1e-4
@@ -45,15 +45,15 @@ class Exported:
     """What was written."""
 
     path: Path
-    senses: Senses
+    observation_spec: ObservationSpec
     """Scalar sensors, or the shape of pictures, that the agent was made for."""
     any_number: bool
-    """Whether it takes any number of sensors; else exactly `senses`."""
+    """Whether it takes any number of sensors; else exactly those."""
     difference: float
     """The largest that the check has seen, in units of `TOLERANCE`."""
 
     def __str__(self) -> str:
-        shape = " x ".join(map(str, shape_of(self.senses)))
+        shape = " x ".join(map(str, shape_of(self.observation_spec)))
         takes = (
             "any number of sensors" if self.any_number else f"exactly {shape}, its axes are fixed"
         )
@@ -81,13 +81,13 @@ def export(agent: Agent, path: Path | str) -> Exported:
         "summary": agent.recipe.summary,
         "world": agent.recipe.env,
     }
-    if isinstance(world.raw_senses, int):
+    if isinstance(world.raw_observation_spec, int):
         facts["sensor_names"] = format_json(world.sensor_names)
-    return export_policy(agent.policy, world.senses, path, facts)
+    return export_policy(agent.policy, world.observation_spec, path, facts)
 
 
 def export_policy(
-    policy: Policy, senses: Senses, path: Path | str, facts: dict[str, str] | None = None
+    policy: Policy, senses: ObservationSpec, path: Path | str, facts: dict[str, str] | None = None
 ) -> Exported:
     """As `export`, of any policy.
 
@@ -131,7 +131,9 @@ def export_policy(
     return Exported(Path(path), senses, free, difference)
 
 
-def difference_from(session: Any, policy: Policy, senses: Senses, steps: int = STEPS) -> float:
+def difference_from(
+    session: Any, policy: Policy, senses: ObservationSpec, steps: int = STEPS
+) -> float:
     """How far an ONNX file acts from a policy, in units of `TOLERANCE`; 1 or less is the same.
 
     Both take each step of a made-up episode from the same carry, the policy's. Left to themselves they would
@@ -206,7 +208,7 @@ def _libraries() -> tuple[Any, Any]:
     return onnx, onnxruntime
 
 
-def _translate(onnx: Any, policy: Policy, senses: Senses, free: bool) -> Any:
+def _translate(onnx: Any, policy: Policy, senses: ObservationSpec, free: bool) -> Any:
     """The model, its inputs and outputs by readable names."""
     from jax2onnx import to_onnx
 
@@ -229,7 +231,7 @@ def _translate(onnx: Any, policy: Policy, senses: Senses, free: bool) -> Any:
         jax.ShapeDtypeStruct(shape, leaf.dtype) for shape, leaf in zip(shapes, leaves, strict=True)
     ]
     try:
-        with _quiet(), _whole_votes():
+        with _quiet(), _unblocked_attention():
             model = to_onnx(
                 step,
                 inputs,
@@ -292,7 +294,7 @@ def _filling(leaf: Any) -> Any:
 
 def _made_up(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Readings; or a picture of a few rectangles in some noise, where some patches stand out."""
-    if isinstance(senses_of(shape), int):
+    if isinstance(spec_of(shape), int):
         return rng.normal(size=shape).astype(np.float32)
     picture = rng.integers(0, 64, shape)
     for _ in range(6):
@@ -308,13 +310,13 @@ def _made_up(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def _whole_votes() -> Iterator[None]:
+def _unblocked_attention() -> Iterator[None]:
     """Votes without their loop over blocks of rows, which jax2onnx cannot follow into what it closes over."""
-    rows, patch_votes.ROWS_AT_A_TIME = patch_votes.ROWS_AT_A_TIME, None
+    rows, patch_attention.ROWS_AT_A_TIME = patch_attention.ROWS_AT_A_TIME, None
     try:
         yield
     finally:
-        patch_votes.ROWS_AT_A_TIME = rows
+        patch_attention.ROWS_AT_A_TIME = rows
 
 
 @contextlib.contextmanager

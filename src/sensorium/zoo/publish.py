@@ -118,7 +118,7 @@ def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
     """All scores of a card."""
     world = make_world(agent.recipe.env)
     fixed = isinstance(agent.policy, FeedForwardPolicy)
-    pictures = not isinstance(world.senses, int)
+    pictures = not isinstance(world.observation_spec, int)
     asked = OF_PICTURES if pictures else SENSES + (HOST_SENSES if world.on_host else ())
     asked += OF_PATCHES if isinstance(agent.policy, VisionPolicy) else ()
     found = {}
@@ -185,7 +185,7 @@ def _training(run: Path) -> dict[str, Any]:
 def _takes(agent: Agent, senses: Perturbation) -> bool:
     """Whether an agent works with that many channels; NLA as published has a fixed number."""
     try:
-        agent.initial_carry(make_world(agent.recipe.env, senses).senses)
+        agent.initial_carry(make_world(agent.recipe.env, senses).observation_spec)
     except ConfigError:
         return False
     return True

@@ -20,11 +20,11 @@ from sensorium.policies import (
     VisionAttentionNeuronConfig,
     from_vector,
 )
-from sensorium.types import Senses
+from sensorium.types import ObservationSpec
 
 _PICTURES = (96, 96, 3)
 _AGENT_OF_2020 = AttentionAgentConfig(scale=147**0.5)
-_ARCHITECTURES: dict[str, tuple[PolicyConfig, Senses, int]] = {
+_ARCHITECTURES: dict[str, tuple[PolicyConfig, ObservationSpec, int]] = {
     "cartpole_pi": (AttentionNeuronConfig(), 5, 1),
     "ant_pi": (
         AttentionNeuronConfig(num_queries=32, bias=True, scale=True, controller_sizes=(32,)),

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from sensorium import recipes
+from sensorium.bridges import minari
 from sensorium.bridges.sb3_files import find_statistics, is_model, load_model, load_statistics
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy
 from sensorium.recipes import RECIPES, Recipe, Stage
 from sensorium.recipes.recipe import SCRATCH, STAGE
 from sensorium.training import RunDirectory
-from sensorium.training.experts import Expert, Sb3Model
+from sensorium.training.experts import Dataset, Expert, Sb3Model
 from sensorium.zoo.agent import Agent, load
 
 _NO_STATISTICS = "none"
@@ -50,7 +51,7 @@ def find_expert(source: str, vecnormalize: str, env: str) -> tuple[Expert, dict[
     """An expert, or a policy to start from, and what is known of its training.
 
     Args:
-        source: A name of the zoo, a run, or a file of an agent or of Stable-Baselines3.
+        source: A name of the zoo, a run, a file of an agent or of Stable-Baselines3, or a folder of Minari.
         vecnormalize: As `Stage.vecnormalize`.
         env: The world that it is for.
 
@@ -58,6 +59,8 @@ def find_expert(source: str, vecnormalize: str, env: str) -> tuple[Expert, dict[
         UnknownNameError: There is no such agent.
         AgentFileError: The file is missing or damaged.
     """
+    if minari.is_dataset(source):
+        return Dataset(Path(source)), {"name": Path(source).name}
     statistics = _statistics(source, vecnormalize, env)
     if not _is_model(source):
         if statistics not in ("", _NO_STATISTICS):

@@ -1,4 +1,4 @@
-"""What the driver of CarRacing sees: 96 x 96 pixels from above, the car always upright.
+"""The image of CarRacing: 96 x 96 pixels from above, the car always upright.
 
 Gymnasium draws 1,000 x 800 pixels and averages them down. Here the ground is looked up in a texture
 (`canvas.py`); the car, which is always in the same place, and its wheels come from small pictures that are

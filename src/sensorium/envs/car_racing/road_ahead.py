@@ -1,4 +1,4 @@
-"""CarRacing in numbers: what a driver looks at who knows where the road goes."""
+"""CarRacing in numbers: where the road goes and how the car moves."""
 
 import jax.numpy as jnp
 import numpy as np

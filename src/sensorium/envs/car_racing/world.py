@@ -206,7 +206,7 @@ class CarRacing(Environment):
         return changing._replace(road=road, canvas=canvas)
 
     def critic_features(self, state: CarRacingState) -> Float[Array, " F"]:
-        """What a driver who knows the track would look at: see `road_ahead`."""
+        """Where the road goes and how the car moves: see `road_ahead`."""
         return road_ahead(state.road, state.car, state.on_road)
 
     def for_training(self) -> "CarRacing":
@@ -228,15 +228,16 @@ _SPEEDING_COST = 0.05  # a step, for each m/s above the limit
 class CarRacingRoad(CarRacing):
     """The same world, but what arrives are the numbers of `road_ahead`: no pictures are drawn.
 
-    For teachers: a driver who knows the track learns in minutes, and can then say to one who sees pictures
-    what to do. It knows no more of the road than pictures show, so that it asks nothing impossible.
+    For experts: an agent that reads the track learns in minutes, and can then label the states of one that
+    reads images. It knows no more of the road than pictures show, so that it asks nothing impossible.
     """
 
     roughness: float = 0.0
     """What it costs at each step to ask for another angle than the front wheels have, for the square of the
-    difference in units of the largest angle: for training drivers who are not restless."""
+    difference in units of the largest angle: for training experts that steer smoothly."""
     speed_limit: float = float("inf")
-    """m/s. What is above costs 0.05 for each m/s at each step: for training drivers whom one can follow."""
+    """m/s. What is above costs 0.05 for each m/s at each step: for training experts that a student can
+    follow."""
 
     id = "CarRacingRoad"
     observation_shape = (len(ROAD_SENSORS),)

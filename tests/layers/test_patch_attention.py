@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sensorium.errors import ConfigError
-from sensorium.layers import PatchVotes
-from sensorium.layers.patch_votes import votes
+from sensorium.layers import PatchAttention
+from sensorium.layers.patch_attention import patch_importance
 from sensorium.layers.top_places import top_places
 
 
@@ -42,7 +42,7 @@ def written_out(layer, picture):
 )
 @settings(max_examples=40, deadline=None)
 def test_votes_are_the_column_sums_of_the_formula(size, stride, height, width, channels, seed):
-    layer = PatchVotes(
+    layer = PatchAttention(
         channels=channels,
         patch_size=size,
         stride=stride,
@@ -58,7 +58,7 @@ def test_votes_are_the_column_sums_of_the_formula(size, stride, height, width, c
 
 
 def test_scores_of_any_size_do_not_overflow():
-    layer = PatchVotes(
+    layer = PatchAttention(
         channels=3, patch_size=7, stride=4, message_size=4, scale=1e-6, key=jax.random.key(0)
     )
     picture = jax.random.randint(jax.random.key(1), (96, 96, 3), 0, 256).astype(jnp.uint8)
@@ -69,7 +69,7 @@ def test_scores_of_any_size_do_not_overflow():
 
 
 def test_centres_are_in_the_middle_of_patches():
-    layer = PatchVotes(
+    layer = PatchAttention(
         channels=3, patch_size=7, stride=4, message_size=4, scale=2.0, key=jax.random.key(0)
     )
     centres = layer.centres(96, 96)
@@ -79,7 +79,7 @@ def test_centres_are_in_the_middle_of_patches():
 
 
 def test_a_picture_smaller_than_a_patch_is_refused():
-    layer = PatchVotes(
+    layer = PatchAttention(
         channels=1, patch_size=7, stride=4, message_size=4, scale=2.0, key=jax.random.key(0)
     )
     with pytest.raises(ConfigError, match="6 x 40 pixels is smaller than a patch of 7"):
@@ -103,7 +103,7 @@ def test_gradients_of_votes_are_those_of_the_formula(patches, width, seed):
     def gradients(queries, keys):
         return [
             jax.grad(lambda *both, f=f: jnp.sum(weight * f(*both)), (0, 1))(queries, keys)
-            for f in (votes, formula)
+            for f in (patch_importance, formula)
         ]
 
     for ours, theirs in zip(*jax.jit(gradients)(queries, keys), strict=True):
@@ -119,7 +119,7 @@ def test_top_places_are_exact_and_lean_towards_more_votes():
     def first_row(counted):
         return top_places(counted, places, 2)[0, 0]
 
-    # The row of the winner would grow if the runner-up, which lies lower, had more votes
+    # The row of the winner would grow if the runner-up, which lies lower, had more patch_importance
     slope = jax.grad(first_row)(counted)
     assert slope[2] > 0 > slope[1]
     assert abs(float(slope[3])) < 0.05 * float(slope[2])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sensorium.errors import ConfigError
 from sensorium.policies import AttentionNeuronConfig, DeepSetsConfig, FeedForwardConfig
-from sensorium.policies.growth import grown
+from sensorium.policies.widen import widened
 from sensorium.recipes import Recipe
 from sensorium.recipes.training import fit_start
 from tests.probes import UNTRAINED
@@ -32,7 +32,7 @@ def test_a_grown_agent_acts_as_before(more, times, feedback, seed):
         config, hidden_size=3 + more, position_size=4 * times, message_size=4
     )
     before, into = _build(config, seed), _build(larger, seed + 1)
-    after = grown(before, into)
+    after = widened(before, into)
     assert jax.tree.map(np.shape, after) == jax.tree.map(np.shape, into)
     random = np.random.default_rng(seed)
     carries = [agent.initial_carry(7) for agent in (before, after)]
@@ -46,7 +46,7 @@ def test_a_grown_agent_acts_as_before(more, times, feedback, seed):
 
 
 def test_what_is_new_can_be_learned():
-    after = grown(_build(SMALL, 0), _build(dataclasses.replace(SMALL, hidden_size=5), 1))
+    after = widened(_build(SMALL, 0), _build(dataclasses.replace(SMALL, hidden_size=5), 1))
 
     def first_action(agent):
         carry = agent.initial_carry(7)
@@ -67,14 +67,14 @@ def test_what_is_new_can_be_learned():
     ],
 )
 def test_no_other_agent_grows_into_another(into):
-    assert grown(_build(SMALL, 0), _build(into, 1)) is None
+    assert widened(_build(SMALL, 0), _build(into, 1)) is None
 
 
 @pytest.mark.parametrize("actions", [1, 3])
 @pytest.mark.parametrize("feedback", [False, True])
 def test_no_agent_grows_into_one_of_other_actions(actions, feedback):
     larger = dataclasses.replace(SMALL, hidden_size=5, position_size=8, code_feedback=feedback)
-    assert grown(_build(SMALL, 0), larger.build(7, actions, jax.random.key(1))) is None
+    assert widened(_build(SMALL, 0), larger.build(7, actions, jax.random.key(1))) is None
 
 
 def test_what_differs_from_a_start_is_named():
@@ -83,7 +83,7 @@ def test_what_differs_from_a_start_is_named():
     for changes, sentence in (
         (dict(env="gym:CartPole-v1"), r"gives 1 action\(s\), not 2"),
         (dict(policy=DeepSetsConfig()), "has the shape"),
-        (dict(policy=FeedForwardConfig()), "is a SensoryPolicy, not a FeedForwardPolicy"),
+        (dict(policy=FeedForwardConfig()), "is a SetPolicy, not a FeedForwardPolicy"),
         (
             dict(policy=dataclasses.replace(SMALL, hidden_size=9, controller_sizes=(7,))),
             r"controller.layers\[0\].bias has the shape \(6,\), not \(7,\)",

@@ -28,18 +28,27 @@ from sensorium.policies.action_distributions import (
 )
 from sensorium.policies.controller import Controller
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
-from sensorium.types import Action, Actions, Code, Key, Observation, Order, Senses, count_of
+from sensorium.types import (
+    Action,
+    Actions,
+    Code,
+    Key,
+    Observation,
+    ObservationSpec,
+    Order,
+    count_of,
+)
 
 
-class SensoryCarry(NamedTuple):
-    """Memory of every sensor, and what all of them will be told."""
+class SetCarry(NamedTuple):
+    """Memory of every sensor, and what all of them receive beside their readings."""
 
     memory: SensorMemory
     feedback: Float[Array, " F"]
     """The previous action; after it the previous code, if the policy has `code_feedback`."""
 
 
-class SensoryPolicy(Policy):
+class SetPolicy(Policy):
     """A pooling layer and a controller."""
 
     layer: AttentionNeuron | DeepSets | SetTransformer
@@ -54,7 +63,7 @@ class SensoryPolicy(Policy):
     rewired can then compare what it reads with what the others had made out, and find its role in a
     few steps."""
 
-    def initial_carry(self, senses: Senses) -> SensoryCarry:
+    def initial_carry(self, senses: ObservationSpec) -> SetCarry:
         """Blank memories and feedback of zero; ConfigError unless there is at least one scalar sensor."""
         num_sensors = check_sensors(senses)
         keys = getattr(self.layer, "nonlinear_keys", None)
@@ -62,38 +71,36 @@ class SensoryPolicy(Policy):
             check_sensors(num_sensors, keys.weight.shape[0], "NLA as published")
         code_size = self.controller.layers[0].weight.shape[1] if self.code_feedback else 0
         feedback = jnp.zeros(self.num_actions + code_size)
-        return SensoryCarry(self.layer.initial_memory(num_sensors), feedback)
+        return SetCarry(self.layer.initial_memory(num_sensors), feedback)
 
-    def encode(
-        self, observation: Observation, carry: SensoryCarry
-    ) -> tuple[Code, SensoryCarry, Trace]:
+    def encode(self, observation: Observation, carry: SetCarry) -> tuple[Code, SetCarry, Trace]:
         """Pool all sensors into the code."""
         pooled = self.layer(observation, carry.feedback, carry.memory, self.code_scale)
         feedback = carry.feedback
         if self.code_feedback:
             feedback = jnp.concatenate([feedback[: self.num_actions], pooled.code])
         trace = Trace(pooled.code, pooled.attention)
-        return pooled.code, SensoryCarry(pooled.memory, feedback), trace
+        return pooled.code, SetCarry(pooled.memory, feedback), trace
 
-    def decide(self, features: Code, carry: SensoryCarry) -> tuple[Outputs, SensoryCarry]:
+    def decide(self, features: Code, carry: SetCarry) -> tuple[Outputs, SetCarry]:
         """Apply the controller to the code."""
         return self.controller(features), carry
 
-    def reordered(self, carry: SensoryCarry, order: Order) -> SensoryCarry:
+    def reordered(self, carry: SetCarry, order: Order) -> SetCarry:
         """Move the memory of each sensor along with it."""
         return carry._replace(memory=carry.memory.reordered(order))
 
-    def told(self, carry: SensoryCarry, action: Action) -> SensoryCarry:
+    def told(self, carry: SetCarry, action: Action) -> SetCarry:
         """Feed back the action (its tanh, as the papers do; a one-hot vector of discrete choices)."""
         action = self.distribution.feedback(action)
         feedback = jnp.concatenate([action, carry.feedback[self.num_actions :]])
         return carry._replace(feedback=feedback)
 
-    def sensor_features(self, carry: SensoryCarry) -> Float[Array, "H N"]:
+    def sensor_features(self, carry: SetCarry) -> Float[Array, "H N"]:
         """What the LSTM of each sensor says."""
         return carry.memory.hidden
 
-    def with_code_scale(self, factor: float) -> "SensoryPolicy":
+    def with_code_scale(self, factor: float) -> "SetPolicy":
         """Multiply the sum over sensors by `factor`; no effect on a softmax (Set Transformer)."""
         return dataclasses.replace(self, code_scale=self.code_scale * factor)
 
@@ -123,9 +130,9 @@ class AttentionNeuronConfig(PolicyConfig):
     attention_scale: float = 1.0
     """Factor on the first query weights; less than 1 keeps the tanh of the attention open at first."""
     code_feedback: bool = False
-    """Whether sensors hear the previous code too (see `SensoryPolicy.code_feedback`)."""
+    """Whether sensors receive the previous code too (see `SetPolicy.code_feedback`)."""
 
-    def build(self, senses: Senses, actions: Actions, key: Key) -> SensoryPolicy:
+    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent; how many sensors matters for nonlinear keys as published only."""
         num_sensors, num_actions = check_sensors(senses), count_of(actions)
         key_layer, key_map, key_controller = jax.random.split(key, 3)
@@ -150,7 +157,7 @@ class AttentionNeuronConfig(PolicyConfig):
         )
         sizes = (self.num_queries, *self.controller_sizes, num_actions)
         controller = Controller(sizes, key=key_controller)
-        return SensoryPolicy(
+        return SetPolicy(
             layer=layer,
             controller=controller,
             num_actions=num_actions,
@@ -170,14 +177,14 @@ class DeepSetsConfig(PolicyConfig):
     message_size: int = 24
     """Width of what is summed over the sensors."""
 
-    def build(self, senses: Senses, actions: Actions, key: Key) -> SensoryPolicy:
+    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent for any number of sensors."""
         check_sensors(senses)
         num_actions = count_of(actions)
         key_layer, key_controller = jax.random.split(key)
         layer = DeepSets(num_actions, **dataclasses.asdict(self), key=key_layer)
         controller = Controller((self.code_size, num_actions), key=key_controller)
-        return SensoryPolicy(
+        return SetPolicy(
             layer=layer,
             controller=controller,
             num_actions=num_actions,
@@ -200,14 +207,14 @@ class SetTransformerConfig(PolicyConfig):
     num_heads: int = 4
     """Attention heads of each query."""
 
-    def build(self, senses: Senses, actions: Actions, key: Key) -> SensoryPolicy:
+    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent for any number of sensors."""
         check_sensors(senses)
         num_actions = count_of(actions)
         key_layer, key_controller = jax.random.split(key)
         layer = SetTransformer(num_actions, **dataclasses.asdict(self), key=key_layer)
         controller = Controller((self.code_size, num_actions), key=key_controller)
-        return SensoryPolicy(
+        return SetPolicy(
             layer=layer,
             controller=controller,
             num_actions=num_actions,

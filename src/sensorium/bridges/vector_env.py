@@ -27,6 +27,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from sensorium.bridges.advised import Advised
 from sensorium.bridges.checked import checked, described, name_of
 from sensorium.errors import ConfigError, SensoriumError, WorldError
 
@@ -68,9 +69,10 @@ class PoolVectorEnv(VectorEnv):
         self.observation_space = batch_space(probe.observation_space, num_envs)
         self.action_space = batch_space(probe.action_space, num_envs)
         self._name = name_of(probe)
+        advice = len(probe.advice) if isinstance(probe, Advised) else 0
         probe.close()
         self._timeout = timeout
-        self._blocks = _shared_blocks(self.observation_space, self.action_space, num_envs)
+        self._blocks = _shared_blocks(self.observation_space, self.action_space, num_envs, advice)
         arrays = _Arrays(self._blocks)
         self._arrays = arrays
         parts = max(1, min(num_workers, num_envs))
@@ -164,6 +166,11 @@ class PoolVectorEnv(VectorEnv):
         arrays.running[terminated | truncated] = False
         return arrays.observations.copy(), arrays.rewards.copy(), terminated, truncated, infos
 
+    @property
+    def advice(self) -> np.ndarray:
+        """What the expert beside each environment would do next; of width 0 where there is none."""
+        return self._arrays.advice.copy()
+
     def idle(self, mask: np.ndarray) -> None:
         """Leave the environments of `mask` alone until they are reset."""
         self._arrays.running[mask] = False
@@ -207,7 +214,8 @@ class _Arrays:
 
     def __init__(self, blocks: dict[str, tuple[Any, tuple[int, ...], str]]):
         for name, (block, shape, dtype) in blocks.items():
-            setattr(self, name, np.frombuffer(block, dtype).reshape(shape))
+            count = int(np.prod(shape))
+            setattr(self, name, np.frombuffer(block, dtype, count).reshape(shape))
 
     observations: np.ndarray
     actions: np.ndarray
@@ -216,10 +224,12 @@ class _Arrays:
     """Terminated, truncated."""
     running: np.ndarray
     """Whether the environment was started and has not ended."""
+    advice: np.ndarray
+    """What an expert beside each environment would do next; of width 0 where there is none."""
 
 
 def _shared_blocks(
-    observations: gymnasium.Space, actions: gymnasium.Space, num_envs: int
+    observations: gymnasium.Space, actions: gymnasium.Space, num_envs: int, advice: int
 ) -> dict[str, tuple[Any, tuple[int, ...], str]]:
     def block(shape: Any, dtype: Any) -> tuple[Any, tuple[int, ...], str]:
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -231,6 +241,7 @@ def _shared_blocks(
         "rewards": block((num_envs,), np.float64),
         "ended": block((num_envs, 2), np.bool_),
         "running": block((num_envs,), np.bool_),
+        "advice": block((num_envs, advice), np.float32),
     }
 
 
@@ -240,7 +251,9 @@ class _InProcess:
     def __init__(self, opener: OpenEnv, share: np.ndarray, arrays: _Arrays):
         self.share = share
         self._arrays = arrays
-        self._envs = {int(env): checked(opener()) for env in share}
+        opened = {int(env): opener() for env in share}
+        self._advised = {at: env for at, env in opened.items() if isinstance(env, Advised)}
+        self._envs = {at: checked(env) for at, env in opened.items()}
         self._discrete = all(
             isinstance(env.action_space, spaces.Discrete) for env in self._envs.values()
         )
@@ -256,6 +269,7 @@ class _InProcess:
         if verb == "reset":
             for index, seed in chosen:
                 arrays.observations[index], _ = self._envs[index].reset(seed=seed)
+            self._share_advice()
             return
         for index, env in self._envs.items():
             if arrays.running[index] and not arrays.ended[index].any():
@@ -266,6 +280,11 @@ class _InProcess:
                 arrays.observations[index] = observation
                 arrays.rewards[index] = reward
                 arrays.ended[index] = ended
+        self._share_advice()
+
+    def _share_advice(self) -> None:
+        for index, env in self._advised.items():
+            self._arrays.advice[index] = env.advice
 
     def close(self) -> None:
         for env in self._envs.values():
@@ -330,7 +349,7 @@ class _Process:
 
 
 def _serve(connection: Connection, opener: OpenEnv, share: np.ndarray, blocks: Any) -> None:
-    """What a worker does, until it is told to close or its parent is gone."""
+    """What a worker does, until it is asked to close or its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to act upon
     try:
         try:

@@ -1,7 +1,7 @@
 """An agent that acts as another does, with room to learn more.
 
 What a sensor can say is bounded by the H units of its LSTM, and attention before its tanh has no higher rank
-than H or the E columns of the positional table, biases aside. `grown` adds to both.
+than H or the E columns of the positional table, biases aside. `widened` adds to both.
 """
 
 import dataclasses
@@ -15,15 +15,15 @@ from jaxtyping import Array, Float
 
 from sensorium.layers import AttentionNeuron
 from sensorium.policies.policy import Policy
-from sensorium.policies.sensory import SensoryPolicy
+from sensorium.policies.set_policy import SetPolicy
 
 
-def grown(policy: SensoryPolicy, into: Policy) -> SensoryPolicy | None:
+def widened(policy: SetPolicy, into: Policy) -> SetPolicy | None:
     """An agent with larger LSTMs or a wider positional table, whose new units have no say at first.
 
     Args:
         policy: The agent that it is to act as.
-        into: An agent of the larger architecture; its weights say what the new units hear.
+        into: An agent of the larger architecture; its weights are those into the new units.
 
     Returns:
         The agent; None if there is no such: the two differ in anything else, or the wider table is no whole
@@ -42,9 +42,9 @@ def grown(policy: SensoryPolicy, into: Policy) -> SensoryPolicy | None:
     # Columns 2i and 2i + 1 of a table of E columns are 2ik and 2ik + 1 of one of kE (AN section 3.3)
     column = np.arange(columns)
     place = 2 * times * (column // 2) + column % 2
-    # Old units are deaf to new ones
-    hearing = _by_gate(lstm.weight_hh).at[:, :units, units:].set(0.0)
-    hearing = hearing.at[:, :units, :units].set(_by_gate(old.weight_hh))
+    # Old units receive nothing of new ones
+    into_units = _by_gate(lstm.weight_hh).at[:, :units, units:].set(0.0)
+    into_units = into_units.at[:, :units, :units].set(_by_gate(old.weight_hh))
     layer = eqx.tree_at(
         _growing,
         small,
@@ -52,7 +52,7 @@ def grown(policy: SensoryPolicy, into: Policy) -> SensoryPolicy | None:
             _with_first(lstm.weight_ih, old.weight_ih),
             _with_first(lstm.bias_ih, old.bias_ih),
             _with_first(lstm.bias_hh, old.bias_hh),
-            hearing.reshape(lstm.weight_hh.shape),
+            into_units.reshape(lstm.weight_hh.shape),
             jnp.zeros((len(small.query_weight), times * columns))
             .at[:, place]
             .set(small.query_weight),

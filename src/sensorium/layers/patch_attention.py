@@ -1,9 +1,9 @@
-"""Where to look: patches of a picture vote for one another (AttentionAgent section 4.2, eq. 1).
+"""Patch importance: self-attention between the patches of an image (AttentionAgent section 4.2, eq. 1).
 
-Every patch asks with a query and answers with a key; a patch's votes are what all patches give it, the sum
-down a column of the attention matrix whose rows are softmaxes:
+The importance of a patch is the sum of the attention that all patches pay to it, down a column of the
+attention matrix whose rows are softmaxes:
 
-    A = softmax((X W_q + b_q) (X W_k + b_k)ᵀ / scale),    votes = Σ_i A_i,    X: patches x pixels
+    A = softmax((X W_q + b_q) (X W_k + b_k)ᵀ / scale),    importance = Σ_i A_i,    X: patches x pixels
 
 Neither X nor A is ever in memory. A patch of 7 pixels every 4 is four neighbouring blocks of 4 x 4 pixels,
 so blocks are projected once and the projections added up; rows of A are summed a block at a time.
@@ -18,13 +18,13 @@ from jaxtyping import Array, Float, Int
 from sensorium.errors import ConfigError
 from sensorium.layers.blockwise import sum_over_blocks
 from sensorium.layers.linear import Linear
-from sensorium.types import Key, Picture
+from sensorium.types import Image, Key
 
 ROWS_AT_A_TIME: int | None = 64  # of the attention matrix at a time, which then stays in the cache
 
 
-class PatchVotes(eqx.Module):
-    """Votes of the patches of a picture for one another."""
+class PatchAttention(eqx.Module):
+    """The importance of each patch of an image."""
 
     query: Linear
     key: Linear
@@ -81,8 +81,8 @@ class PatchVotes(eqx.Module):
         places = np.indices(self.grid(height, width), np.int32).reshape(2, -1).T * self.stride
         return places + self.patch_size // 2
 
-    def __call__(self, picture: Picture) -> Float[Array, " patches"]:
-        """Votes for each patch, row by row; all together as many as there are patches.
+    def __call__(self, picture: Image) -> Float[Array, " patches"]:
+        """Importance of each patch, row by row; their sum is the number of patches.
 
         Args:
             picture: Bytes, or numbers from 0 to 255.
@@ -92,7 +92,7 @@ class PatchVotes(eqx.Module):
         biases = jnp.concatenate([projection.bias for projection in projections])
         projected = self._project(picture.astype(jnp.float32) / 255, weights) + biases
         queries, keys = jnp.split(projected, 2, -1)
-        return votes(queries / self.scale, keys)
+        return patch_importance(queries / self.scale, keys)
 
     def _project(
         self, picture: Float[Array, "H W C"], weights: Float[Array, "D pixels"]
@@ -124,7 +124,7 @@ class PatchVotes(eqx.Module):
 
 
 @jax.custom_vjp
-def votes(
+def patch_importance(
     queries: Float[Array, "patches D"], keys: Float[Array, "patches D"]
 ) -> Float[Array, " patches"]:
     """Column sums of the softmax over each row of `queries @ keys.T`, a block of rows at a time."""
@@ -148,11 +148,11 @@ def _softmax(
     return weights, jnp.sum(weights, 0)
 
 
-def _votes_forth(queries: Array, keys: Array) -> tuple[Array, tuple[Array, Array]]:
-    return votes(queries, keys), (queries, keys)
+def _importance_forth(queries: Array, keys: Array) -> tuple[Array, tuple[Array, Array]]:
+    return patch_importance(queries, keys), (queries, keys)
 
 
-def _votes_back(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+def _importance_back(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
     """The rows once more; again no whole matrix is held."""
     queries, keys = kept
 
@@ -166,4 +166,4 @@ def _votes_back(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Arra
     return to_queries.T, to_keys
 
 
-votes.defvjp(_votes_forth, _votes_back)
+patch_importance.defvjp(_importance_forth, _importance_back)

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("Box2D", reason="the extra `racing` is not installed")
 pytest.importorskip("pygame", reason="the extra `racing` is not installed")
 
-from sensorium.bridges.opening import open_env
-from sensorium.bridges.roadside import QuickRoad
+from sensorium.bridges.fast_car_racing import QuickRoad
+from sensorium.bridges.open_env import open_env
 
 
 def test_the_same_pixels_as_the_environment_itself() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from sensorium.bridges.opening import open_env
-from sensorium.bridges.pool import PoolVectorEnv
+from sensorium.bridges.open_env import open_env
+from sensorium.bridges.vector_env import PoolVectorEnv
 from sensorium.errors import ConfigError, WorldError
 
 

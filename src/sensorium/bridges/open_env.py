@@ -2,7 +2,7 @@
 
 import gymnasium
 
-from sensorium.bridges import bullet, roadside
+from sensorium.bridges import bullet, fast_car_racing
 from sensorium.bridges.checked import checked, described
 from sensorium.bridges.spaces import check_spaces
 from sensorium.errors import ConfigError, SensoriumError, did_you_mean
@@ -53,5 +53,5 @@ def _make(name: str, render_mode: str | None) -> gymnasium.Env:
         raise
     except (Exception, SystemExit) as error:
         raise ConfigError(f"Gymnasium cannot open {name}: {described(error)}") from error
-    roadside.quicken(env)
+    fast_car_racing.quicken(env)
     return env

@@ -1,0 +1,44 @@
+"""An expert beside an environment: a function of all that the environment knows, such as its `info` or RAM.
+
+It runs in the worker process of the environment, so that nothing but its action travels.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from sensorium.bridges.spaces import action_map, num_actions
+
+EnvExpert = Callable[[gymnasium.Env, Any, dict[str, Any]], Any]
+"""Computes an action, as the environment takes it, from the environment, its observation and its `info`."""
+
+
+class Advised(gymnasium.Wrapper):
+    """An environment that says after each step, in `advice`, what an expert would do next."""
+
+    def __init__(self, env: gymnasium.Env, expert: EnvExpert):
+        """Wrap an environment; to be pickled, `expert` must be a function of a module."""
+        super().__init__(env)
+        self._expert = expert
+        self._map = action_map(env.action_space)
+        self.advice = np.zeros(num_actions(env.action_space), np.float32)
+        """A numbers, as a policy would give them."""
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        """Start an episode, and ask."""
+        observation, info = self.env.reset(**options)
+        self._ask(observation, info)
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, and ask."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if not (terminated or truncated):
+            self._ask(observation, info)
+        return observation, reward, terminated, truncated, info
+
+    def _ask(self, observation: Any, info: dict[str, Any]) -> None:
+        action = self._expert(self.env.unwrapped, observation, info)
+        self.advice = self._map.from_env(np.asarray(action)[None])[0]

@@ -1,0 +1,538 @@
+"""DAgger: students come to do what experts do, in every cell; rounds and memory are what they say."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sensorium import recipes, zoo
+from sensorium.bridges import minari
+from sensorium.envs import CarRacing, CartPoleSwingUpHarder, Perturbed
+from sensorium.errors import AgentFileError, ConfigError, RunError, UnknownNameError
+from sensorium.perturbations import Shuffle
+from sensorium.policies import (
+    AttentionAgentConfig,
+    AttentionNeuronConfig,
+    ConvolutionalConfig,
+    FeedForwardConfig,
+    Reading,
+    VisionAttentionNeuronConfig,
+    as_population,
+    to_vector,
+)
+from sensorium.recipes import Recipe, Stage, find
+from sensorium.recipes.training import fit_start
+from sensorium.rollout import DeviceEngine, HostEngine, make_world, open_collector, open_engine
+from sensorium.rollout.acting import Actor, PolicyActor
+from sensorium.training import DaggerConfig
+from sensorium.training.dagger import Following, Labelled, Round, sequences
+from sensorium.training.experts import Dataset, ask, read_dataset
+from sensorium.zoo import Agent
+from tests.probes import UNTRAINED, ChoosingWorld, FollowWorld, Stopped, context, stop_after
+from tests.training.spot_world import EYES, WORLD, bold_teacher, flat
+
+pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
+
+WALK = "gym:tests.host_worlds:Walk-v0"
+EXPERT = FeedForwardConfig((), clipped=True)
+CONFIG = DaggerConfig(
+    num_envs=16,
+    buffer_rounds=2,
+    num_batches=20,
+    batch_size=8,
+    num_steps=12,
+    window=6,
+    warm_up_steps=4,
+    learning_rate=1e-2,
+)
+FROZEN = dataclasses.replace(CONFIG, freeze_encoder=True, num_batches=40)
+
+
+@pytest.fixture
+def expert(key):
+    """Follows the first reading, and takes the bonus."""
+    blank = EXPERT.build(2, 2, key)
+    leaves = [jnp.array([[1 / 3, 0.0], [0.0, 0.0]]), jnp.array([0.0, 1.0])]
+    return jax.tree.unflatten(jax.tree.structure(blank), leaves)
+
+
+@pytest.fixture
+def expert_file(expert, tmp_path):
+    recipe = Recipe("expert", "Follows.", EXPERT, UNTRAINED, env=WALK)
+    Agent(expert, recipe, {}).save(tmp_path / "expert.safetensors")
+    return str(tmp_path / "expert.safetensors")
+
+
+def trainer_of(engine, agent, config, expert, directory, generations=5):
+    world = engine.world
+
+    def draw(key):
+        return agent.build(world.observation_spec, world.actions, key)
+
+    return config.build(context(draw, engine, expert, generations, directory))
+
+
+def learn(world, agent, config, expert, directory, generations=5):
+    """Train; all states and metrics, and the mean return of 32 episodes at the end."""
+    with open_engine(make_world(world) if isinstance(world, str) else world) as engine:
+        trainer = trainer_of(engine, agent, config, expert, directory, generations)
+        states, metrics = [trainer.init(jax.random.key(0))], []
+        for _ in range(generations):
+            state, figures = trainer.step(states[-1])
+            states.append(state)
+            metrics.append(figures)
+        score = engine.returns(trainer.candidates(state), jax.random.split(jax.random.key(1), 32))
+    return trainer, states, metrics, float(score.mean())
+
+
+def losses(metrics):
+    return [float(each.figures["loss"]) for each in metrics]
+
+
+class Sighted(Actor):
+    """Says of images whether they are bright."""
+
+    def act(self, started, episodes, observations):
+        bright = observations.mean(axis=(1, 2, 3)) > 127
+        return np.stack([~bright, bright], axis=1).astype(np.float32)
+
+
+def points(state):
+    """Where the spot is, from the true state."""
+    return jnp.stack([jnp.where(state.left, -0.9, 0.9), -0.9])
+
+
+@pytest.mark.parametrize("config", [CONFIG, FROZEN], ids=["whole", "frozen"])
+def test_a_student_of_images_learns_from_a_policy_that_reads_the_state(config, tmp_path):
+    expert = bold_teacher(features=2, actions=2)
+    found = losses(learn(WORLD, EYES, config, expert, tmp_path)[2])
+    assert found[-1] < 0.4 * found[0], found
+
+
+def test_a_student_of_images_learns_from_a_function_of_the_state(tmp_path):
+    agent = ConvolutionalConfig((4,), (8,), (4,), (16,))
+    *_, score = learn(WORLD, agent, CONFIG, points, tmp_path)
+    assert score > 16  # of 20 times 0.99; one that points nowhere earns about 0
+
+
+def test_a_student_of_images_on_the_host(tmp_path):
+    config = dataclasses.replace(CONFIG, num_envs=8)
+    agent = ConvolutionalConfig((8,), (4,), (4,), (16,))
+    *_, score = learn("gym:tests.host_worlds:Shades-v0", agent, config, Sighted(), tmp_path)
+    assert score > 18  # of 20; chance is 10
+
+
+def wise(env, observation, info):
+    """The action that `Choices` pays for: it knows the environment itself."""
+    return np.array([np.searchsorted([-0.5, 0.5], env.reading[0]), env.reading[1] > 0])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_student_of_choices_learns_from_a_function_of_the_environment(workers, tmp_path):
+    world = make_world("gym:tests.host_worlds:Choices-v0")
+    with HostEngine(world, workers=workers) as engine:
+        trainer = trainer_of(engine, FeedForwardConfig((16,)), CONFIG, wise, tmp_path)
+        state = trainer.init(jax.random.key(0))
+        for _ in range(5):
+            state, _ = trainer.step(state)
+        policy, keys = trainer.candidates(state), jax.random.split(jax.random.key(1), 32)
+        episodes = engine.run_population(policy, keys)
+    # Both choices are right at most steps, of which an episode has 5 to 14
+    assert float(episodes.total.sum() / episodes.length.sum()) > 0.9
+
+
+@pytest.fixture
+def dataset(expert, tmp_path):
+    """Episodes of the expert on disk, in the format of Minari."""
+    pytest.importorskip("minari", reason="the extra `teachers` is not installed")
+    world = make_world(WALK)
+    with HostEngine(world, workers=0, lanes=4) as engine:
+        keys = jax.random.split(jax.random.key(0), 1)
+        seen = engine.transcribe(
+            lambda: PolicyActor(as_population(expert), world, keys), np.arange(40)
+        )
+    actions = world.to_env_actions(seen.actions.reshape(-1, 2)).reshape(40, 20, 2)
+    minari.write(tmp_path / "shown", world, [minari.Episodes(*seen._replace(actions=actions))])
+    return tmp_path / "shown", seen
+
+
+@pytest.mark.parametrize("downloaded", [False, True])
+def test_a_student_learns_from_a_dataset(downloaded, dataset, tmp_path):
+    path, _ = dataset
+    if downloaded:  # as `minari download` lays it out
+        path = path.rename(tmp_path / "data").parent
+    stage = RECIPE.last.changed(
+        expert=str(path), demonstration_rounds=0, rollout_every=0, num_batches=20, generations=6
+    )
+    recipe = dataclasses.replace(RECIPE, stages=(stage,), policy=FeedForwardConfig((8,)))
+    rows = []
+    zoo.train(recipe, tmp_path / "run", quiet=True, on_generation=rows.append)
+    assert rows[-1]["loss"] < 0.3 * rows[0]["loss"]
+    assert [row["env_steps"] for row in rows] == [0] * 6
+    again = recipe.override({"rollout_every": 1})
+    with pytest.raises(ConfigError, match="A dataset is learned from as it is"):
+        zoo.train(again, tmp_path / "second", quiet=True)
+
+
+def test_the_episodes_of_a_dataset_are_cut_into_stretches(dataset):
+    path, seen = dataset
+    steps = read_dataset(Dataset(path), make_world(WALK), 8)
+    assert steps.alive.sum() == seen.lengths.sum()
+    assert steps.alive[0].all()
+    # The first forty are the beginnings, in order
+    np.testing.assert_array_equal(
+        steps.started.sum(axis=0), [1] * 40 + [0] * (steps.alive.shape[1] - 40)
+    )
+    np.testing.assert_allclose(steps.observations[:, 3], seen.observations[3, :8], atol=1e-6)
+    alive = steps.alive[:, 3]
+    np.testing.assert_allclose(steps.actions[alive, 3], seen.actions[3, :8][alive], atol=1e-5)
+
+
+def test_a_dataset_must_be_of_the_world(dataset, tmp_path):
+    path, _ = dataset
+    with pytest.raises(ConfigError, match=r"shows \(2,\) and has 2 action\(s\); Pendulum-v1 shows"):
+        read_dataset(Dataset(path), make_world("gym:Pendulum-v1"), 8)
+    with pytest.raises(ConfigError, match="with a world on the host"):
+        read_dataset(Dataset(path), WORLD, 8)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="is not a dataset of Minari"):
+        read_dataset(Dataset(tmp_path / "empty"), make_world(WALK), 8)
+
+
+def test_a_student_of_choices_on_the_device(tmp_path):
+    def wanted(state):
+        right = (state.readings > 0).astype(jnp.float32)
+        return jnp.stack([1 - right, right], axis=1).reshape(-1)
+
+    world = ChoosingWorld()
+    *_, score = learn(world, FeedForwardConfig((8,)), CONFIG, wanted, tmp_path)
+    assert score > 17  # of 20; chance is 5
+
+
+def test_a_student_with_shuffled_sensors_on_the_host(expert, expert_file, tmp_path):
+    recipe = Recipe(
+        name="student",
+        summary="Follows who follows.",
+        policy=AttentionNeuronConfig(num_queries=4, message_size=4),
+        stages=(
+            Stage(
+                "dagger",
+                dataclasses.replace(CONFIG, sensor_id_coef=0.1, ema_decay=0.5, buffer_rounds=0),
+                generations=12,
+                perturbation=Shuffle(),
+                expert=expert_file,
+                test_every=1,
+                test_episodes=8,
+            ),
+        ),
+        env=WALK,
+    )
+    rows = []
+    zoo.train(recipe, tmp_path / "run", quiet=True, on_generation=rows.append)
+    assert rows[-1]["loss"] < 0.5 * rows[0]["loss"]
+    assert rows[-1]["sensor_id_loss"] < rows[0]["sensor_id_loss"]
+    assert rows[-1]["best_test"] > rows[0]["test"]
+    assert rows[-1]["rounds"] == 12
+
+
+def test_behaviour_cloning_learns_from_the_expert_alone(expert, tmp_path):
+    config = dataclasses.replace(CONFIG, demonstration_rounds=2, rollout_every=0, buffer_rounds=0)
+    _, _, metrics, score = learn(WALK, FeedForwardConfig((8,)), config, expert, tmp_path, 6)
+    found = losses(metrics)
+    assert found[-1] < 0.1 * found[0]
+    assert [each.env_steps > 0 for each in metrics] == [True] + [False] * 5
+    with open_engine(make_world(WALK)) as engine:
+        best = engine.returns(as_population(expert), jax.random.split(jax.random.key(1), 32))
+    assert score > float(best.mean()) - 2.5
+
+
+@pytest.mark.parametrize(
+    "agent", [EYES, VisionAttentionNeuronConfig(num_queries=7, patch_size=4, reading=Reading.WHOLE)]
+)
+def test_a_frozen_encoder_stays_as_it_is(agent, tmp_path):
+    config = dataclasses.replace(FROZEN, ema_decay=0.9, num_batches=4)
+    _, (start, *_, end), _, _ = learn(WORLD, agent, config, points, tmp_path, 2)
+    encoder = "look" if agent is EYES else "layer"
+    for name in ("model", "average"):
+        old, new = (getattr(state.learner, name).policy for state in (start, end))
+        np.testing.assert_array_equal(flat(getattr(new, encoder)), flat(getattr(old, encoder)))
+        assert not np.allclose(flat(new.lstm), flat(old.lstm))
+
+
+def behaviour_of(world, student, expert, beta=0.0, noise=0.0, lanes=4, frozen=False):
+    asked, _ = ask(expert, world, "DAgger")
+    return Following(student, asked, jnp.asarray(beta), jnp.full(lanes, noise, jnp.float32), frozen)
+
+
+def collected(world, behaviour, lanes=4, steps=20):
+    with open_engine(world) as engine:
+        collector = open_collector(engine, lanes, jax.random.key(1), cut_first=False)
+        return collector.collect(behaviour, steps, jax.random.key(2)).transitions
+
+
+def test_labels_are_what_the_expert_would_do_in_the_place_of_the_student(expert):
+    world = make_world(WALK, Shuffle())
+    student = AttentionNeuronConfig(num_queries=4).build(2, 2, jax.random.key(0))
+    labelled = collected(world, behaviour_of(world, student, expert)).record
+    first = np.clip(labelled.received[..., 0] / 3, -1, 1)  # received in the world's own order
+    np.testing.assert_allclose(labelled.expert_action[..., 0], first, atol=1e-6)
+    assert not np.allclose(labelled.action, labelled.expert_action, atol=0.1)
+
+
+def test_an_expert_with_a_memory_is_told_what_was_done():
+    world = make_world(WALK)
+    policy = AttentionNeuronConfig(num_queries=4).build(2, 2, jax.random.key(3))
+    student = FeedForwardConfig(()).build(2, 2, jax.random.key(0))
+    steps = collected(world, behaviour_of(world, student, policy), steps=12)
+    act = jax.jit(lambda seen, carry: policy.step(seen, carry)[:2])
+    for lane in range(4):
+        for step in range(12):
+            if steps.started[step, lane]:
+                carry = policy.initial_carry(2)
+            record = jax.tree.map(lambda leaf, at=(step, lane): jnp.asarray(leaf[at]), steps.record)
+            expected, carry = act(record.received, carry)
+            np.testing.assert_allclose(record.expert_action, expected, atol=1e-5)
+            carry = policy.told(carry, record.action)
+
+
+@pytest.mark.parametrize(("beta", "whose"), [(1.0, "expert_action"), (0.0, None)])
+def test_the_experts_share_in_what_is_done(beta, whose):
+    student = EYES.build(WORLD.observation_spec, 2, jax.random.key(0))
+    record = collected(WORLD, behaviour_of(WORLD, student, points, beta)).record
+    same = np.allclose(record.action, record.expert_action)
+    assert same == (whose is not None)
+    noisy = collected(WORLD, behaviour_of(WORLD, student, points, beta, noise=0.5)).record
+    assert np.abs(noisy.action).max() <= 1
+    assert not np.allclose(noisy.action, record.action, atol=0.1)
+
+
+def test_the_share_falls_over_its_generations(tmp_path):
+    trainer = trainer_of(
+        DeviceEngine(WORLD), EYES, dataclasses.replace(CONFIG, beta_generations=2), points, tmp_path
+    )
+    assert [trainer._beta(generation) for generation in range(4)] == [1.0, 0.5, 0.0, 0.0]
+
+
+def test_what_is_recorded_of_a_frozen_encoder_are_its_features():
+    student = EYES.build(WORLD.observation_spec, 2, jax.random.key(0))
+    record = collected(WORLD, behaviour_of(WORLD, student, points, frozen=True)).record
+    sides = {}
+    for left in (False, True):
+        state = WORLD.reset(jax.random.key(0))[1]._replace(left=jnp.asarray(left))
+        features = student.encode(
+            WORLD.observe(state), student.initial_carry(WORLD.observation_spec)
+        )[0]
+        sides[tuple(np.asarray(features))] = left
+    found = {tuple(features) for features in record.received.reshape(-1, 8)}
+    assert found == set(sides)
+
+
+def rounds_of(lengths, steps):
+    """Rounds whose features say which round, lane and step they are of."""
+    made = []
+    for number, of_lanes in enumerate(lengths):
+        place = np.stack(
+            np.meshgrid(np.arange(steps), np.arange(len(of_lanes)), indexing="ij"), axis=-1
+        )
+        received = np.concatenate([np.full((*place.shape[:2], 1), number), place], axis=-1)
+        alive = place[..., 0] < np.asarray(of_lanes)
+        actions = np.zeros((*place.shape[:2], 1), np.float32)
+        made.append(Round(Labelled(received, actions, actions), place[..., 0] == 0, alive))
+    return made
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 10), min_size=3, max_size=3), min_size=1, max_size=3),
+    st.integers(1, 10),
+    st.integers(0, 9),
+    st.integers(0, 2**31),
+)
+def test_sequences_are_stretches_of_the_rounds(lengths, num_steps, warm_up, seed):
+    warm_up = min(warm_up, num_steps - 1)
+    config = dataclasses.replace(
+        CONFIG, num_steps=num_steps, window=num_steps, warm_up_steps=warm_up, num_batches=3
+    )
+    rounds = rounds_of(lengths, 10)
+    for batch, counts in sequences(rounds, config, np.random.default_rng(seed)):
+        assert counts.shape == (num_steps, config.batch_size)
+        number, step, lane = np.moveaxis(batch.labelled.received, 1, 0)
+        assert (np.diff(step, axis=0) == 1).all()  # consecutive, of one lane
+        assert (number == number[0]).all()
+        assert (lane == lane[0]).all()
+        alive = step < np.vectorize(lambda n, b: lengths[n][b])(number, lane)
+        known = (step[0] == 0) | (np.arange(num_steps)[:, None] >= warm_up)
+        np.testing.assert_array_equal(counts, alive & known)
+        assert (counts.sum(axis=0) > 0).all()  # each sequence has something to learn from
+
+
+def test_sequences_as_long_as_a_round_are_each_lane_once():
+    config = dataclasses.replace(
+        CONFIG, num_steps=10, window=10, warm_up_steps=0, num_batches=2, batch_size=4
+    )
+    batches = list(sequences(rounds_of([[10] * 8], 10), config, np.random.default_rng(0)))
+    lanes = np.concatenate([batch.labelled.received[0, 2] for batch, _ in batches])
+    assert sorted(lanes) == list(range(8))
+
+
+def test_nothing_is_learned_after_an_end(tmp_path):
+    trainer = trainer_of(DeviceEngine(WORLD), EYES, CONFIG, points, tmp_path)
+    learner = trainer.init(jax.random.key(0)).learner
+    blank = np.zeros((12, 4, 24, 24, 3), np.uint8)
+    actions = np.ones((12, 4, 2), np.float32)
+    window = jax.tree.map(
+        lambda leaf: np.moveaxis(leaf, 1, -1),
+        Round(Labelled(blank, actions, actions), np.zeros((12, 4), bool), np.zeros((12, 4), bool)),
+    )
+    memory = trainer._blank(learner.model.policy, jax.random.split(jax.random.key(1), 4))
+    gradient, _ = jax.grad(trainer.imitation_loss, has_aux=True)(
+        learner.model, memory, window, jnp.zeros((12, 4)), jnp.arange(4), jax.random.key(2)
+    )
+    assert not flat(gradient).any()
+
+
+def test_what_is_kept_is_a_moving_average_of_the_student(tmp_path):
+    config = dataclasses.replace(CONFIG, num_batches=1, ema_decay=0.5)
+    _, (start, end), _, _ = learn(WORLD, EYES, config, points, tmp_path, 1)
+    weights = [
+        flat(each.lstm)
+        for each in (
+            start.learner.model.policy,
+            end.learner.model.policy,
+            end.learner.average.policy,
+        )
+    ]
+    # Two windows: a quarter start, a quarter after the first, half after the second
+    first = 4 * weights[2] - weights[0] - 2 * weights[1]
+    assert not np.allclose(weights[1], weights[0])
+    # Adam's first step is of the size of the learning rate
+    assert np.max(np.abs(first - weights[0])) < 1.1 * CONFIG.learning_rate
+
+
+RECIPE = Recipe(
+    name="student",
+    summary="Follows who follows.",
+    policy=AttentionNeuronConfig(num_queries=4, message_size=4),
+    stages=(
+        Stage(
+            "dagger",
+            dataclasses.replace(
+                CONFIG, num_batches=2, demonstration_rounds=1, rollout_every=2, buffer_rounds=0
+            ),
+            generations=5,
+            perturbation=Shuffle(),
+            expert="somebody",
+            test_every=2,
+            test_episodes=8,
+            checkpoint_every=2,
+        ),
+    ),
+    env=WALK,
+)
+
+
+@pytest.mark.parametrize("buffer", [0, 1])
+def test_it_goes_on_as_if_never_stopped(buffer, expert_file, tmp_path):
+    recipe = RECIPE.override({"expert": expert_file, "buffer_rounds": buffer})
+    whole = zoo.train(recipe, tmp_path / "whole", quiet=True)
+    # One of the expert, and two of the student: before the third and the fifth generation
+    assert len(list((tmp_path / "whole/data/dagger").glob("*.safetensors"))) == 3
+    with pytest.raises(Stopped):
+        zoo.train(recipe, tmp_path / "cut", quiet=True, on_generation=stop_after(3))
+    cut = zoo.resume(tmp_path / "cut", quiet=True)
+    assert np.array_equal(to_vector(whole), to_vector(cut))
+
+
+def test_a_damaged_round_is_one_sentence(expert_file, tmp_path):
+    recipe = RECIPE.override({"expert": expert_file})
+    with pytest.raises(Stopped):
+        zoo.train(recipe, tmp_path / "run", quiet=True, on_generation=stop_after(3))
+    (tmp_path / "run/data/dagger/round-000.safetensors").write_bytes(b"\0" * 100)
+    with pytest.raises(AgentFileError, match="round-000"):
+        zoo.resume(tmp_path / "run", quiet=True)
+
+
+def test_it_drives(tmp_path):
+    config = dataclasses.replace(FROZEN, num_envs=2, num_batches=2, batch_size=2)
+    world = CarRacing().for_training()
+    expert = zoo.load("carracing-teacher").policy
+    with open_engine(world) as engine:
+        trainer = trainer_of(engine, AttentionAgentConfig(), config, expert, tmp_path)
+        end, metrics = trainer.step(trainer.init(jax.random.key(0)))
+    assert np.isfinite(float(metrics.figures["loss"]))
+    assert np.isfinite(flat(end.learner.model)).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"num_steps": 11}, "Sequences of 11 steps do not divide into windows of 6"),
+        ({"warm_up_steps": 12}, "12 steps leave nothing after 12 to warm up"),
+        ({"action_weights": (1.0,)}, r"1 action_weights for 2 action\(s\)"),
+        ({"action_noise": ()}, "at least one"),
+        ({"action_noise": (-0.1,)}, "from 0 on"),
+        ({"rollout_every": 0}, "DAgger needs rounds to learn from"),
+        ({"num_batches": 0}, "num_batches must be at least 1, got 0"),
+    ],
+)
+def test_settings_that_do_not_fit(changes, words, tmp_path):
+    with pytest.raises(ConfigError, match=words):
+        trainer_of(
+            DeviceEngine(WORLD), EYES, dataclasses.replace(CONFIG, **changes), points, tmp_path
+        )
+
+
+@pytest.mark.parametrize(
+    ("world", "expert", "words"),
+    [
+        (WORLD, None, "DAgger needs an expert; name one with --expert"),
+        (WORLD, bold_teacher(5, 2), "takes exactly 5 sensors, got 2"),
+        (WORLD, bold_teacher(2, 1), r"has 1 action\(s\), but the world takes 2"),
+        (WORLD, Sighted(), "learns from a policy of ours, or from a function of its state"),
+        (FollowWorld(), Sighted(), "learns from a policy of ours, or from a function"),
+        (make_world(WALK), bold_teacher(2, 1), r"has 1 action\(s\), but the world takes 2"),
+    ],
+)
+def test_experts_that_do_not_fit(world, expert, words):
+    with pytest.raises(ConfigError, match=words):
+        ask(expert, world, "DAgger")
+
+
+def test_an_expert_must_fit_its_world(expert_file, tmp_path):
+    elsewhere = dataclasses.replace(RECIPE, env="gym:Pendulum-v1")
+    racing = recipes.find("carracing-pi")
+    cases = [
+        (RECIPE, "", ConfigError, "DAgger needs an expert; name one with --expert"),
+        (RECIPE, "ant-fn", UnknownNameError, "There is no agent 'ant-fn'"),
+        (RECIPE, "cartpole-pi", ConfigError, r"has 1 action\(s\), but the world takes 2"),
+        (elsewhere, expert_file, ConfigError, "takes exactly 2 sensors, got 3"),
+        (racing, expert_file, ConfigError, r"takes exactly 2 sensors, got \d+"),
+        (RECIPE, str(tmp_path / "no.zip"), AgentFileError, "There is no file"),
+        (racing, "carracing-techer", UnknownNameError, "did you mean 'carracing-teacher'"),
+    ]
+    for recipe, name, error, sentence in cases:
+        with pytest.raises(error, match=sentence):
+            zoo.train(recipe.override({"expert": name}), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(RunError, match="not a run directory"):
+        zoo.resume(tmp_path / "nothing")
+
+
+def test_a_policy_as_expert_reads_what_it_can():
+    cartpole = Perturbed(CartPoleSwingUpHarder(), Shuffle())
+    assert not ask(FeedForwardConfig(()).build(5, 1, jax.random.key(0)), cartpole, "")[
+        0
+    ].reads_truth
+    assert ask(bold_teacher(2, 2), WORLD, "")[0].reads_truth
+
+
+def test_a_recipe_starts_from_an_agent_whose_encoder_it_keeps():
+    recipe = find("carracing-noise-5")
+    shipped = zoo.load("carracing-noise-20").policy
+    start = fit_start(shipped, recipe, recipe.last)
+    assert start.top == recipe.policy.top
+    np.testing.assert_array_equal(flat(start.look), flat(shipped.look))
+    assert type(recipe).from_json(recipe.to_json()) == recipe
