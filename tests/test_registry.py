@@ -7,15 +7,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sensorium
 from sensorium import recipes, zoo
+from sensorium.demo.actors import AgentCatalog
+from sensorium.demo.messages import Controls
+from sensorium.demo.session import Session
 from sensorium.envs import WORLDS
 from sensorium.errors import ConfigError, MissingExtraError, UnknownNameError
+from sensorium.policies import to_vector
 from sensorium.recipes import Recipe, Stage
 from sensorium.registry import import_parts
 from tests.foreign import foreign_parts as foreign
+from tests.probes import Stopped, stop_after
 
 RECIPE = Recipe(
     name="rooms",
@@ -36,12 +42,21 @@ RECIPE = Recipe(
 )
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run of a recipe that consists of foreign parts alone."""
-    directory = tmp_path_factory.mktemp("runs") / "rooms"
-    recipes.train(RECIPE, directory, quiet=True)
-    return directory
+ENVS = {"device": "Rooms", "host": "gym:tests.foreign.foreign_parts:foreign/Valve-v0"}
+PLUGIN = ("--plugin", "tests.foreign.foreign_parts")
+
+
+@pytest.fixture(scope="module", params=ENVS)
+def run(request, tmp_path_factory):
+    """A run of a recipe that consists of foreign parts alone; it was stopped, and resumed."""
+    recipe = dataclasses.replace(RECIPE, env=ENVS[request.param])
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.raises(Stopped):
+        recipes.train(recipe, folder / "run", quiet=True, on_generation=stop_after(3))
+    resumed = recipes.resume(folder / "run", quiet=True)
+    whole = recipes.train(recipe, folder / "whole", quiet=True)
+    assert np.array_equal(to_vector(resumed), to_vector(whole))
+    return folder / "run"
 
 
 def command(*arguments, cwd, code=0):
@@ -64,7 +79,7 @@ def test_a_recipe_of_foreign_parts_survives_json():
 
 def test_foreign_parts_are_trained_and_loaded(run):
     agent = zoo.load(run)
-    assert agent.recipe == RECIPE
+    assert agent.recipe == dataclasses.replace(RECIPE, env=agent.recipe.env)
     action, _ = agent([0.1, 0.2, 0.3, 0.4], agent.initial_carry(4))
     assert action.shape == (1,)
     assert WORLDS["Rooms"] is foreign.Rooms
@@ -74,11 +89,37 @@ def test_another_process_needs_the_module(run, tmp_path):
     refused = command("eval", run, "--episodes", 4, cwd=tmp_path, code=2)
     assert "`--plugin tests.foreign.foreign_parts`" in refused.stderr
     assert "Traceback" not in refused.stderr
-    scores = command(
-        "eval", run, "--episodes", 4, "--json", "-", "--plugin", "tests.foreign.foreign_parts",
-        cwd=tmp_path,
-    )  # fmt: skip
+    scores = command("eval", run, "--episodes", 4, "--json", "-", *PLUGIN, cwd=tmp_path)
     assert len(json.loads(scores.stdout)["returns"]) == 4
+
+
+def test_foreign_parts_are_drawn(run, tmp_path):
+    pytest.importorskip("matplotlib", reason="the extra that draws is not installed")
+    command("show", run, "--steps", 9, "--figure", tmp_path / "run.png", *PLUGIN, cwd=tmp_path)
+    assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_foreign_parts_are_exported(run, tmp_path):
+    pytest.importorskip("jax2onnx", reason="the extra `export` is not installed")
+    onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
+    command("export", run, "--onnx", tmp_path / "run.onnx", *PLUGIN, cwd=tmp_path)
+    session = onnxruntime.InferenceSession(tmp_path / "run.onnx")
+    readings = np.float32([0.3, -0.2, 0.5])
+    action = session.run(["action"], {"observation": readings})[0]
+    agent = zoo.load(run)
+    np.testing.assert_allclose(action, agent(readings, agent.initial_carry(3))[0], atol=1e-5)
+
+
+def test_foreign_parts_are_shown_in_the_demo(run):
+    session = Session(AgentCatalog({"mine": str(run)}), Controls(agent="mine"))
+    try:
+        about = session.about()
+        session.advance(8)
+        assert len(about["sensors"]) == 3
+        # Rooms draws itself, the valve does not
+        assert about["drawing"] == ("rendered" if "Rooms" in zoo.load(run).recipe.env else "none")
+    finally:
+        session.close()
 
 
 def test_an_unknown_part_names_the_nearest():

@@ -63,7 +63,7 @@ def write(path: Path, world: HostWorld, parts: Iterable[Episodes]) -> None:
 
 
 def is_dataset(path: Path | str) -> bool:
-    """Whether a folder looks like a dataset of Minari, or like one of its downloads, which holds it in `data`."""
+    """Whether a folder looks like a dataset of Minari, or holds one in `data`, as its downloads do."""
     return os.path.isfile(_storage(Path(path)) / "metadata.json")
 
 

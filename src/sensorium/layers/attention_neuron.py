@@ -36,7 +36,7 @@ from sensorium.types import Action, Attention, Code, Key, Observation
 
 
 class Pooled(NamedTuple):
-    """What a pooling layer returns: the code, the sensors' new memory, and who was listened to."""
+    """What a pooling layer returns: the code, the sensors' new memory, and the attention."""
 
     code: Code
     memory: SensorMemory

@@ -1,7 +1,7 @@
 """A background that nobody has seen before, drawn at the start of each episode: to train with, not to test.
 
 Domain randomisation (Tobin et al. 2017, "Domain Randomization for Transferring Deep Neural Networks from
-Simulation to the Real World"): who has driven on a thousand carpets takes any picture for one more carpet.
+Simulation to the Real World"): to a policy that was trained on a thousand textures any background is one more texture.
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
 The layer turns the patches of the last frames, in any order, into a code. In the paper's agent the code is
 voted on as if it were a picture, and the places of the best, as in an AttentionAgent, go through an LSTM to
-the actions. Gradients through the choice of places are guesses, so that there is an agent too who reads the
+the actions. Gradients through the choice of places are guesses, so that there is a policy too that reads the
 whole code. How much of the old code is kept beside the new one is the agent's own decision at each step.
 """
 

@@ -9,7 +9,7 @@ from sensorium.zoo import read_published
 
 ENV = "gym:AntBulletEnv-v0"
 _TAUGHT = ("ant-pi-dagger", "ant-pi-dagger-wide", "ant-pi-coached", "ant-pi-evolved")
-"""By who walks with shuffled senses, or by a coach; and the last of them evolved."""
+"""Taught by an expert trained under shuffling, or by a coach; and the last of them evolved."""
 
 
 def authors(episodes: int, seed: int, out: Path) -> Result:

@@ -1,4 +1,4 @@
-"""Who acts in the lanes of the host engine: our policies, or somebody else's."""
+"""What acts in the lanes of the host engine: policies of ours, or anything else."""
 
 import abc
 from collections.abc import Callable
@@ -71,11 +71,11 @@ class PolicyActor(Actor):
         observations: np.ndarray,
     ) -> Float[np.ndarray, "L A"]:
         policy, rollout = np.divmod(episodes, len(self._key_data))
-        who = (self._parameters, policy, self._key_data[rollout])
+        chosen = (self._parameters, policy, self._key_data[rollout])
         if self._memories is None:
-            self._memories = _blank(self._static, *who)
+            self._memories = _blank(self._static, *chosen)
         started = started.copy()  # JAX may read it in place, and the caller goes on to change it
-        actions, self._memories = _act(self._static, *who, self._memories, started, observations)
+        actions, self._memories = _act(self._static, *chosen, self._memories, started, observations)
         return np.asarray(actions)
 
 

@@ -5,7 +5,7 @@ One generation (AN section 4.1, A.4.1): P sets of parameters, R episodes each, t
 
 Past the papers: some of the starts may be those where the search did worst so far (`replays`; after
 prioritised level replay, Jiang et al. 2021). Where an agent is good almost everywhere, most starts tell
-nothing about who is better.
+nothing about which individual is better.
 """
 
 import dataclasses

@@ -10,7 +10,7 @@ runs/ant-pi/
     tensorboard/              the same for TensorBoard
     last.safetensors          the whole state of the stage that is under way, to resume from
     best.safetensors          the policy with the best test of the furthest stage that has had one
-    stages/clone.safetensors  what a finished stage kept, what it cost, and from whom it learned
+    stages/clone.safetensors  what a finished stage kept, what it cost, and what it learned from
     data/clone/               what its trainer keeps, such as demonstrations
 """
 
