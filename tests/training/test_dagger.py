@@ -29,8 +29,8 @@ from sensorium.recipes.training import fit_start
 from sensorium.rollout import DeviceEngine, HostEngine, make_world, open_collector, open_engine
 from sensorium.rollout.acting import Actor, PolicyActor
 from sensorium.training import DaggerConfig
-from sensorium.training.dagger import Following, Labelled, Round, sequences
 from sensorium.training.experts import Dataset, ask, read_dataset
+from sensorium.training.rounds import Following, Labelled, Round, sequences
 from sensorium.zoo import Agent
 from tests.probes import UNTRAINED, ChoosingWorld, FollowWorld, Stopped, context, stop_after
 from tests.training.spot_world import EYES, WORLD, bold_teacher, flat
@@ -353,12 +353,16 @@ def rounds_of(lengths, steps):
 )
 def test_sequences_are_stretches_of_the_rounds(lengths, num_steps, warm_up, seed):
     warm_up = min(warm_up, num_steps - 1)
-    config = dataclasses.replace(
-        CONFIG, num_steps=num_steps, window=num_steps, warm_up_steps=warm_up, num_batches=3
-    )
     rounds = rounds_of(lengths, 10)
-    for batch, counts in sequences(rounds, config, np.random.default_rng(seed)):
-        assert counts.shape == (num_steps, config.batch_size)
+    for batch, counts in sequences(
+        rounds,
+        np.random.default_rng(seed),
+        num_batches=3,
+        batch_size=8,
+        num_steps=num_steps,
+        warm_up_steps=warm_up,
+    ):
+        assert counts.shape == (num_steps, 8)
         number, step, lane = np.moveaxis(batch.labelled.received, 1, 0)
         assert (np.diff(step, axis=0) == 1).all()  # consecutive, of one lane
         assert (number == number[0]).all()
@@ -370,10 +374,8 @@ def test_sequences_are_stretches_of_the_rounds(lengths, num_steps, warm_up, seed
 
 
 def test_sequences_as_long_as_a_round_are_each_lane_once():
-    config = dataclasses.replace(
-        CONFIG, num_steps=10, window=10, warm_up_steps=0, num_batches=2, batch_size=4
-    )
-    batches = list(sequences(rounds_of([[10] * 8], 10), config, np.random.default_rng(0)))
+    sizes = dict(num_batches=2, batch_size=4, num_steps=10, warm_up_steps=0)
+    batches = list(sequences(rounds_of([[10] * 8], 10), np.random.default_rng(0), **sizes))
     lanes = np.concatenate([batch.labelled.received[0, 2] for batch, _ in batches])
     assert sorted(lanes) == list(range(8))
 

@@ -26,8 +26,7 @@ from sensorium.policies import (
 from sensorium.recipes import Recipe, Stage
 from sensorium.rollout import DeviceEngine, HostEngine, make_world, open_engine
 from sensorium.training import EvolutionConfig, PpoConfig
-from sensorium.training.critic import estimate_advantages
-from sensorium.training.learner import Discounter, RewardScale
+from sensorium.training.critic import Discounter, RewardScale, estimate_advantages
 from tests.probes import ChoosingWorld, FollowWorld, Stopped, context, stop_after
 from tests.training.spot_world import EYES, WORLD, flat
 

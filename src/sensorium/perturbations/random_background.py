@@ -1,7 +1,8 @@
 """A background that nobody has seen before, drawn at the start of each episode: to train with, not to test.
 
 Domain randomisation (Tobin et al. 2017, "Domain Randomization for Transferring Deep Neural Networks from
-Simulation to the Real World"): to a policy that was trained on a thousand textures any background is one more texture.
+Simulation to the Real World"): to a policy that was trained on a thousand textures any background is one more
+texture.
 """
 
 import dataclasses

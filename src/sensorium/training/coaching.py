@@ -37,18 +37,16 @@ from sensorium.rollout import (
     perturbed,
     truth_size,
 )
-from sensorium.training.critic import Critic
+from sensorium.training.critic import Critic, Discounter, RewardScale, critic_inputs, judge
 from sensorium.training.learner import (
-    Discounter,
     Learner,
     Optimizer,
-    RewardScale,
-    averaged,
     falling,
     geometric,
+    mean_figures,
     mean_over,
 )
-from sensorium.training.ppo import clipped_objective, critic_inputs, judge, metrics_of
+from sensorium.training.ppo import clipped_objective, metrics_of
 from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Action, Key, PyTree, Scalar
 
@@ -205,7 +203,7 @@ class Coaching(Trainer):
         self._batches = config.num_envs * config.num_steps // config.batch_size
         updates = self._iterations * config.num_epochs * self._batches
         self._optimizer, self._critic_optimizer = (
-            Optimizer(falling(rate, 0.0, updates), config.max_grad_norm, eps=1e-5)
+            Optimizer(falling(rate, updates), config.max_grad_norm, eps=1e-5)
             for rate in (config.learning_rate, config.critic_learning_rate)
         )
 
@@ -295,7 +293,7 @@ class Coaching(Trainer):
                 batch = jax.tree.map(lambda leaf, of=chosen: leaf[of], everything)
                 coach, critic, figure = self._update(coach, critic, batch, std, copying)
                 figures.append(figure)
-        figure = averaged(figures) | {"explained": explained, "action_std": std}
+        figure = mean_figures(figures) | {"explained": explained, "action_std": std}
         return CoachingState(coach, critic, scale, state.iterations + 1, state.key), figure
 
     @partial(jax.jit, static_argnames="self")

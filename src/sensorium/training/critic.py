@@ -1,11 +1,17 @@
-"""The critic of actor-critic methods: an estimate of the value, and the advantages that follow from it."""
+"""The critic of actor-critic methods: values, the advantages that follow, and the scale of rewards."""
+
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from sensorium.layers import Linear
+from sensorium.rollout import Transitions
+from sensorium.training.learner import mean_over
 from sensorium.types import Key, Scalar
 
 
@@ -56,3 +62,104 @@ def estimate_advantages(
     surprises = rewards + discount * next_values - values
     start = jnp.zeros(rewards.shape[1])
     return jax.lax.scan(back, start, (surprises, done), reverse=True)[1]
+
+
+class RewardScale(NamedTuple):
+    """Running moments of discounted returns; rewards are divided by their standard deviation."""
+
+    count: Float[Any, ""]
+    mean: Float[Any, ""]
+    squares: Float[Any, ""]
+
+    @classmethod
+    def unknown(cls) -> "RewardScale":
+        """Of no steps yet."""
+        return cls(*(jnp.zeros(()) for _ in range(3)))
+
+    @property
+    def deviation(self) -> Any:
+        """The standard deviation; 1 as long as nothing is known."""
+        return np.sqrt(self.squares / self.count + 1e-8) if self.count else np.float32(1.0)
+
+
+class Discounter:
+    """Discounted returns of lanes, for their `RewardScale`; kept from segment to segment."""
+
+    def __init__(self, discount: float, num_envs: int):
+        self._discount = discount
+        self._sums = np.zeros(num_envs)
+
+    def update(
+        self,
+        scale: RewardScale,
+        rewards: Float[Any, "T B"],
+        done: Bool[Any, "T B"],
+        alive: Bool[Any, "T B"],
+    ) -> RewardScale:
+        """What is known after a segment."""
+        count, mean, squares = (float(value) for value in scale)
+        for reward, over, counts in zip(rewards, done, alive, strict=True):
+            self._sums = np.where(counts, self._discount * self._sums + reward, 0.0)
+            if some := int(counts.sum()):
+                now = self._sums[counts]
+                away, new = now.mean() - mean, count + some
+                squares += now.var() * some + away**2 * count * some / new
+                mean, count = mean + away * some / new, new
+            self._sums = np.where(over, 0.0, self._sums)
+        return RewardScale(*(jnp.asarray(value, jnp.float32) for value in (count, mean, squares)))
+
+
+def critic_inputs(
+    steps: Transitions, max_steps: int, scale: RewardScale
+) -> tuple[Float[Any, "T B F"], Float[Any, "T B F"]]:
+    """What a critic reads before and after each step: a view, the time, and what has been earned."""
+
+    def inputs(view: np.ndarray, time: np.ndarray, earned: np.ndarray) -> np.ndarray:
+        late, earned = time / max_steps, earned / scale.deviation
+        beside = np.stack([late, earned], axis=-1).astype(np.float32)
+        return np.concatenate([view, beside], axis=-1)
+
+    return (
+        inputs(steps.view, steps.time, steps.earned),
+        inputs(steps.next_view, steps.time + 1, steps.earned + steps.reward),
+    )
+
+
+@partial(jax.jit, static_argnames=("discount", "gae_lambda"))
+def judge(
+    critic: Critic,
+    inputs: Float[Array, "T B F"],
+    following: Float[Array, "T B F"],
+    rewards: Float[Array, "T B"],
+    steps: Transitions,
+    discount: float,
+    gae_lambda: float,
+) -> tuple[Float[Array, "T B"], Float[Array, "T B"], Scalar]:
+    """Judge each step of a segment.
+
+    Args:
+        critic: Values what it reads.
+        inputs: From `critic_inputs`, before each step.
+        following: After it.
+        rewards: Scaled.
+        steps: The segment.
+        discount: γ.
+        gae_lambda: λ of generalised advantage estimation.
+
+    Returns:
+        Advantages, targets of the critic, and how much of their variance it foresaw (1 is all).
+    """
+    now, then = (jax.vmap(jax.vmap(critic))(each) for each in (inputs, following))
+    then = jnp.where(steps.terminated, 0.0, then)
+    done = steps.terminated | steps.truncated | ~steps.alive
+    advantages = estimate_advantages(rewards, now, then, done, discount, gae_lambda)
+    targets = advantages + now
+    mean = partial(mean_over, steps.alive)
+    spread = mean((targets - mean(targets)) ** 2)
+    missed = advantages - mean(advantages)
+    return advantages, targets, 1 - mean(missed**2) / (spread + 1e-8)
+
+
+def values(critic: Critic, inputs: Float[Array, "T F B"]) -> Float[Array, "T B"]:
+    """The values of a minibatch."""
+    return jax.vmap(jax.vmap(critic, in_axes=-1))(inputs)

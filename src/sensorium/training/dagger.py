@@ -19,8 +19,6 @@ again lie in the run's data folder, so that a run resumes bit for bit.
 """
 
 import dataclasses
-import operator
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,23 +28,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from sensorium.bridges.advised import EnvExpert
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population, features_of
-from sensorium.rollout import Behaviour, Moment, each_share, open_collector
+from sensorium.rollout import each_share, open_collector
 from sensorium.rollout.acting import Actor
 from sensorium.seeding import stream
 from sensorium.serialisation import load_arrays, save_arrays
 from sensorium.training.experts import Asked, Dataset, ask, read_dataset
-from sensorium.training.learner import Learner, Optimizer, averaged, where
+from sensorium.training.learner import Learner, Optimizer, mean_figures, where
+from sensorium.training.rounds import (
+    Following,
+    Labelled,
+    Round,
+    from_arrays,
+    sequences,
+    to_arrays,
+)
 from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
 from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
-from sensorium.types import Action, Key, PyTree, Scalar
-
-_RECEIVED = "received."  # how the names of its arrays begin in files
+from sensorium.types import Key, PyTree, Scalar
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,59 +155,6 @@ class DaggerState(NamedTuple):
     key: Key
 
 
-class Labelled(NamedTuple):
-    """What is recorded of T steps of B lanes."""
-
-    received: PyTree
-    """The observation without perturbation, or the features of the student if its encoder is frozen."""
-    action: Float[Any, "..."]
-    """What was done."""
-    expert_action: Float[Any, "..."]
-
-
-class Round(NamedTuple):
-    """A round of rollouts."""
-
-    labelled: Labelled
-    started: Bool[Any, "T B"]
-    alive: Bool[Any, "T B"]
-
-
-class Following(Behaviour):
-    """A student, and an expert that says what it would do."""
-
-    student: Policy
-    expert: Asked
-    beta: Scalar
-    """The expert's share in what is done."""
-    noise: Float[Array, " lanes"]
-    freeze_encoder: bool = eqx.field(static=True)
-
-    def initial_carry(self, world: World) -> PyTree:
-        """Of both."""
-        return self.student.initial_carry(world.observation_spec), self.expert.initial_carry(world)
-
-    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, Labelled]:
-        """Do a mixture of what both would do, with noise."""
-        student, expert = self.student, self.expert
-        carry, of_expert = carry
-        expert_action, of_expert = expert.act(moment, of_expert)
-        features, carry, _ = student.encode(moment.observation, carry)
-        outputs, carry = student.decide(features, carry)
-        distribution = student.distribution
-        action = distribution.mixed(
-            moment.held_key(1),
-            self.beta,
-            expert_action,
-            distribution.action(outputs),
-            self.noise[moment.lane],
-        )
-        record = Labelled(
-            features if self.freeze_encoder else moment.unperturbed, action, expert_action
-        )
-        return action, (student.told(carry, action), expert.told(of_expert, action)), record
-
-
 class Dagger(Trainer):
     """DAgger of one student."""
 
@@ -234,7 +185,6 @@ class Dagger(Trainer):
             config.max_grad_norm,
             config.ema_decay,
         )
-        self._structure = self._structure_of_received()
         self._rounds: dict[int, Round] = {}  # those at hand, by number
         self._env_steps = 0  # simulated in this generation
         self._returns: list[float] = []
@@ -256,8 +206,16 @@ class Dagger(Trainer):
         key, key_choice, key_batches = jax.random.split(state.key, 3)
         rounds = self._gather(state)
         random = np.random.default_rng(np.asarray(jax.random.key_data(key_choice)))
+        batches = sequences(
+            rounds,
+            random,
+            num_batches=config.num_batches,
+            batch_size=config.batch_size,
+            num_steps=config.num_steps,
+            warm_up_steps=config.warm_up_steps,
+        )
         learner, figures = state.learner, []
-        for number, batch in enumerate(sequences(rounds, config, random)):
+        for number, batch in enumerate(batches):
             key_batch = jax.random.fold_in(key_batches, number)
             learner, figure = self._learn(learner, *batch, key_batch)
             figures.append(figure)
@@ -267,7 +225,7 @@ class Dagger(Trainer):
             returns = jnp.asarray(self._returns)
             reached = {"best": jnp.max(returns), "mean": jnp.mean(returns)}
         reached["rounds"] = jnp.asarray(len(rounds))
-        return state, Metrics(self._env_steps, averaged(figures) | reached)
+        return state, Metrics(self._env_steps, mean_figures(figures) | reached)
 
     def candidates(self, state: DaggerState) -> Policy:
         """The student, or the average of the last ones."""
@@ -295,7 +253,7 @@ class Dagger(Trainer):
         file = self.directory / f"round-{number:03d}.safetensors"
         again = (config.buffer_rounds, config.rollout_every) != (1, 1)  # whether it is needed again
         if again and file.exists():
-            return self._from_arrays(load_arrays(file))
+            return self._load(file)
         beta = 1.0 if number < config.demonstration_rounds else self._beta(int(state.generation))
         behaviour = Following(
             state.learner.average.policy,
@@ -313,15 +271,16 @@ class Dagger(Trainer):
         self._returns += collector.returns
         collected = Round(steps.record, steps.started, steps.alive)
         if again:
-            save_arrays(file, _to_arrays(collected))
+            save_arrays(file, to_arrays(collected))
         return collected
 
-    def _structure_of_received(self) -> Any:
-        """The tree structure of `Labelled.received`."""
-        if not self.config.freeze_encoder:
-            return jax.tree.structure(0)
-        student = eqx.filter_eval_shape(self.draw, jax.random.key(0))
-        return jax.tree.structure(features_of(student, self.world.observation_spec))
+    def _load(self, file: Path) -> Round:
+        """A round from its file."""
+        features: PyTree = 0
+        if self.config.freeze_encoder:
+            student = eqx.filter_eval_shape(self.draw, jax.random.key(0))
+            features = features_of(student, self.world.observation_spec)
+        return from_arrays(load_arrays(file), jax.tree.structure(features))
 
     def _beta(self, generation: int) -> float:
         """The expert's share: all in the first generation, nothing after so many."""
@@ -351,7 +310,7 @@ class Dagger(Trainer):
             gradient, figure = jax.tree.map(lambda leaf: np.asarray(leaf).sum(0), of_shares)
             learner = self._update(learner, gradient)
             figures.append(figure)
-        return learner, averaged(figures)
+        return learner, mean_figures(figures)
 
     @partial(jax.jit, static_argnames="self")
     def _blank(self, student: Policy, keys: Array) -> PyTree:
@@ -438,53 +397,3 @@ class Dagger(Trainer):
             figures["sensor_id_loss"] = jnp.sum(weights * identity)
             loss += config.sensor_id_coef * figures["sensor_id_loss"]
         return loss, (figures, jax.lax.stop_gradient(memory))
-
-    def _from_arrays(self, arrays: dict[str, np.ndarray]) -> Round:
-        leaves = [arrays[name] for name in sorted(arrays) if name.startswith(_RECEIVED)]
-        received = jax.tree.unflatten(self._structure, leaves)
-        labelled = Labelled(received, arrays["action"], arrays["expert_action"])
-        return Round(labelled, arrays["started"], arrays["alive"])
-
-
-def _to_arrays(collected: Round) -> dict[str, np.ndarray]:
-    leaves = jax.tree.leaves(collected.labelled.received)
-    return {
-        **{f"{_RECEIVED}{number:03d}": leaf for number, leaf in enumerate(leaves)},
-        "action": collected.labelled.action,
-        "expert_action": collected.labelled.expert_action,
-        "started": collected.started,
-        "alive": collected.alive,
-    }
-
-
-def sequences(
-    rounds: list[Round], config: DaggerConfig, random: np.random.Generator
-) -> Iterator[tuple[Round, Float[Any, "T B"]]]:
-    """The batches of a generation, drawn from all steps of some rounds.
-
-    Each sequence contains a step of its own. These are spread evenly over all steps that count, so that
-    sequences as long as a round, and as many as there are lanes, are each lane once.
-
-    Yields:
-        A batch, and which of its steps count: none of a warm-up or after an end. Lanes are the last axis.
-    """
-    size, steps = config.batch_size, len(rounds[0].alive)
-    total = config.num_batches * size
-    places = [np.argwhere(each.alive.T) for each in rounds]  # lane by lane
-    number = np.repeat(np.arange(len(rounds)), [len(each) for each in places])
-    lane, time = np.concatenate(places).T
-    chosen = ((np.arange(total) + random.random()) * (len(time) / total)).astype(int)
-    chosen = random.permutation(np.minimum(chosen, len(time) - 1))
-    before = random.integers(config.warm_up_steps, config.num_steps, total)
-    first = (time[chosen] - before).clip(0, steps - config.num_steps)
-    span = np.arange(config.num_steps)
-
-    for start in range(0, total, size):
-        stretches = []
-        for place, begins in zip(chosen[start:][:size], first[start:][:size], strict=True):
-            at = slice(begins, begins + config.num_steps), lane[place]
-            stretches.append(jax.tree.map(operator.itemgetter(at), rounds[number[place]]))
-        batch = jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *stretches)
-        known = np.logical_or.accumulate(batch.started, axis=0)
-        warm = known | (span[:, None] >= config.warm_up_steps)
-        yield batch, (batch.alive & warm).astype(np.float32)

@@ -68,9 +68,9 @@ def moving_average(average: PyTree, model: PyTree, decay: float) -> PyTree:
     )
 
 
-def falling(first: float, last: float, updates: int) -> Callable[[Array], Array]:
-    """A learning rate that falls from `first` to a share `last` of it along a line, over so many updates."""
-    return optax.linear_schedule(first, first * last, updates)
+def falling(first: float, updates: int) -> Callable[[Array], Array]:
+    """A learning rate that falls from `first` to zero along a line, over so many updates."""
+    return optax.linear_schedule(first, 0.0, updates)
 
 
 def geometric(first: float, last: float, done: Scalar) -> Scalar:
@@ -94,7 +94,7 @@ def mean_over(valid: Bool[Any, "..."], values: Float[Any, "..."]) -> Scalar:
     return jnp.sum(jnp.where(valid, values, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
 
 
-def averaged(figures: list[dict[str, Any]]) -> dict[str, Scalar]:
+def mean_figures(figures: list[dict[str, Any]]) -> dict[str, Scalar]:
     """The means of the figures of several updates."""
     names = figures[0] if figures else {}
     return {
@@ -105,48 +105,3 @@ def averaged(figures: list[dict[str, Any]]) -> dict[str, Scalar]:
 def where(condition: Array, new: PyTree, old: PyTree) -> PyTree:
     """One tree or the other."""
     return jax.tree.map(lambda new, old: jnp.where(condition, new, old), new, old)
-
-
-class RewardScale(NamedTuple):
-    """Running moments of discounted returns; rewards are divided by their standard deviation."""
-
-    count: Float[Any, ""]
-    mean: Float[Any, ""]
-    squares: Float[Any, ""]
-
-    @classmethod
-    def unknown(cls) -> "RewardScale":
-        """Of no steps yet."""
-        return cls(*(jnp.zeros(()) for _ in range(3)))
-
-    @property
-    def deviation(self) -> Any:
-        """The standard deviation; 1 as long as nothing is known."""
-        return np.sqrt(self.squares / self.count + 1e-8) if self.count else np.float32(1.0)
-
-
-class Discounter:
-    """Discounted returns of lanes, for their `RewardScale`; kept from segment to segment."""
-
-    def __init__(self, discount: float, num_envs: int):
-        self._discount = discount
-        self._sums = np.zeros(num_envs)
-
-    def update(
-        self,
-        scale: RewardScale,
-        rewards: Float[Any, "T B"],
-        done: Bool[Any, "T B"],
-        alive: Bool[Any, "T B"],
-    ) -> RewardScale:
-        """What is known after a segment."""
-        count, mean, squares = (float(value) for value in scale)
-        for reward, over, counts in zip(rewards, done, alive, strict=True):
-            self._sums = np.where(counts, self._discount * self._sums + reward, 0.0)
-            if some := int(counts.sum()):
-                now = self._sums[counts]
-                away, new = now.mean() - mean, count + some
-                squares += now.var() * some + away**2 * count * some / new
-                mean, count = mean + away * some / new, new
-            self._sums = np.where(over, 0.0, self._sums)
-        return RewardScale(*(jnp.asarray(value, jnp.float32) for value in (count, mean, squares)))

@@ -29,20 +29,24 @@ from sensorium.rollout import (
     Collector,
     Moment,
     Segment,
-    Transitions,
     each_share,
     open_collector,
     truth_size,
 )
-from sensorium.training.critic import Critic, estimate_advantages
-from sensorium.training.learner import (
+from sensorium.training.critic import (
+    Critic,
     Discounter,
+    RewardScale,
+    critic_inputs,
+    judge,
+    values,
+)
+from sensorium.training.learner import (
     Learner,
     Optimizer,
-    RewardScale,
-    averaged,
     falling,
     geometric,
+    mean_figures,
     mean_over,
     moving_average,
     to_batch_last,
@@ -200,7 +204,7 @@ class Ppo(Trainer):
         self._iterations = context.generations * config.num_iterations
         updates = self._iterations * config.num_epochs * config.num_minibatches
         self._optimizer, self._critic_optimizer = (
-            Optimizer(falling(rate, 0.0, updates), config.max_grad_norm, eps=1e-5)
+            Optimizer(falling(rate, updates), config.max_grad_norm, eps=1e-5)
             for rate in (config.learning_rate, config.critic_learning_rate)
         )
 
@@ -290,7 +294,7 @@ class Ppo(Trainer):
                 figures.append(figure)
         average = moving_average(state.learner.average, learner.model, config.ema_decay)
         learner = learner._replace(average=average)
-        figure = averaged(figures) | {"explained": explained, "action_std": std}
+        figure = mean_figures(figures) | {"explained": explained, "action_std": std}
         return PpoState(learner, critic, scale, state.iterations + 1, state.key), figure
 
     @partial(jax.jit, static_argnames="self")
@@ -382,64 +386,8 @@ def clipped_objective(
     return jnp.minimum(ratio * advantages, clipped * advantages), ratio - 1 - log_ratio
 
 
-def critic_inputs(
-    steps: Transitions, max_steps: int, scale: RewardScale
-) -> tuple[Float[Any, "T B F"], Float[Any, "T B F"]]:
-    """What a critic reads before and after each step: a view, the time, and what has been earned."""
-
-    def inputs(view: np.ndarray, time: np.ndarray, earned: np.ndarray) -> np.ndarray:
-        late, earned = time / max_steps, earned / scale.deviation
-        beside = np.stack([late, earned], axis=-1).astype(np.float32)
-        return np.concatenate([view, beside], axis=-1)
-
-    return (
-        inputs(steps.view, steps.time, steps.earned),
-        inputs(steps.next_view, steps.time + 1, steps.earned + steps.reward),
-    )
-
-
-@partial(jax.jit, static_argnames=("discount", "gae_lambda"))
-def judge(
-    critic: Critic,
-    inputs: Float[Array, "T B F"],
-    following: Float[Array, "T B F"],
-    rewards: Float[Array, "T B"],
-    steps: Transitions,
-    discount: float,
-    gae_lambda: float,
-) -> tuple[Float[Array, "T B"], Float[Array, "T B"], Scalar]:
-    """Judge each step of a segment.
-
-    Args:
-        critic: Values what it reads.
-        inputs: From `critic_inputs`, before each step.
-        following: After it.
-        rewards: Scaled.
-        steps: The segment.
-        discount: γ.
-        gae_lambda: λ of generalised advantage estimation.
-
-    Returns:
-        Advantages, targets of the critic, and how much of their variance it foresaw (1 is all).
-    """
-    now, then = (jax.vmap(jax.vmap(critic))(each) for each in (inputs, following))
-    then = jnp.where(steps.terminated, 0.0, then)
-    done = steps.terminated | steps.truncated | ~steps.alive
-    advantages = estimate_advantages(rewards, now, then, done, discount, gae_lambda)
-    targets = advantages + now
-    mean = partial(mean_over, steps.alive)
-    spread = mean((targets - mean(targets)) ** 2)
-    missed = advantages - mean(advantages)
-    return advantages, targets, 1 - mean(missed**2) / (spread + 1e-8)
-
-
-def values(critic: Critic, inputs: Float[Array, "T F B"]) -> Float[Array, "T B"]:
-    """The values of a minibatch."""
-    return jax.vmap(jax.vmap(critic, in_axes=-1))(inputs)
-
-
 def metrics_of(collector: Collector, figures: list[dict[str, Scalar]]) -> Metrics:
     """What a generation reports: returns of the episodes that ended, and figures of its iterations."""
     returns = jnp.asarray(collector.returns or [jnp.nan])
     reached = {"best": jnp.max(returns), "mean": jnp.mean(returns)}
-    return Metrics(collector.env_steps, reached | averaged(figures))
+    return Metrics(collector.env_steps, reached | mean_figures(figures))
