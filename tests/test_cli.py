@@ -83,7 +83,7 @@ def test_bench_prints_json(tmp_path):
         (("eval", "cartpole-pi", "--workers", "2"), "this one runs on the device"),
         (("train", "cartpole-pi", "--episodes", "3"), "Unrecognized"),
         (("train", "cartpole-fnn", "--set", "population=0"), "at least"),
-        (("train", "ant-pi", "--set", "clone.batchs=4"), "did you mean 'batches'"),
+        (("train", "ant-pi", "--set", "clone.num_batchs=4"), "did you mean 'num_batches'"),
         (("train", "ant-pi", "--set", "batches=4"), "no setting or stage of ant-pi 'batches'"),
         (("train", "cartpole-pi", "--set", "generations"), "form name=value, got 'generations'"),
         (("train", "cartpole-pi", "--set", "generations=many"), "must be a whole number"),

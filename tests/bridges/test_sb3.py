@@ -156,7 +156,7 @@ def test_stable_baselines_evaluates_an_agent_of_ours(run):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"batch": 60}, "A batch of 60 does not divide 2 environments x 64"),
+        ({"batch_size": 60}, "A batch of 60 does not divide 2 environments x 64"),
         ({"action_repeat": 2}, "action_repeat is for worlds on the device"),
         ({"policy.clipped": False}, "trains agents that are clipped"),
         ({"policy": {"kind": "AttentionNeuronConfig"}}, "not AttentionNeuronConfig"),

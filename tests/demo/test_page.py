@@ -6,7 +6,7 @@ import pytest
 from tests.demo.browser import keep, until
 
 
-def sensor_of_channel(page):
+def sources(page):
     return page.evaluate("() => [...sensorium.frame.source]")
 
 

@@ -91,7 +91,7 @@ def test_same_key_same_start_perturbed_or_not():
     plain, _ = WORLD.reset(jax.random.key(9))
     shuffled, state = make("CartPoleSwingUpHarder", Shuffle()).reset(jax.random.key(9))
     np.testing.assert_array_equal(np.sort(plain), np.sort(shuffled))
-    np.testing.assert_array_equal(np.asarray(plain)[np.asarray(state.observation_spec)], shuffled)
+    np.testing.assert_array_equal(np.asarray(plain)[np.asarray(state.perturbation)], shuffled)
 
 
 def test_gradients_flow_through_a_step():

@@ -173,11 +173,11 @@ def test_an_agent_that_drives(name, tmp_path):
     assert open_file(tmp_path / "agent.onnx").get_inputs()[0].shape == list(PICTURES)
 
 
-def test_votes_are_the_same_as_a_whole(key):
+def test_patch_importance_is_the_same_as_a_whole(key):
     queries, keys = jax.random.normal(key, (2, 200, 4))
     block = patch_attention.ROWS_AT_A_TIME
     in_blocks = patch_attention.patch_importance(queries, keys)
-    with to_onnx._whole_votes():
+    with to_onnx._unblocked_attention():
         whole = patch_attention.patch_importance(queries, keys)
         assert patch_attention.ROWS_AT_A_TIME is None
     np.testing.assert_allclose(whole, in_blocks, rtol=1e-5)

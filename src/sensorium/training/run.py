@@ -248,8 +248,7 @@ def run(
     test_keys = keys_of_tests(budget.seed, budget.test_episodes)
     test_score: float | None = None  # until the first test
     versions = describe_versions()
-    header: dict[str, Any] = {"recipe": directory.recipe, "stage": budget.stage}
-    header["versions"] = versions
+    header = {"recipe": directory.recipe, "stage": budget.stage, "versions": versions}
     with (
         _stop_signals() as stopped,
         contextlib.closing(

@@ -219,7 +219,12 @@ def _translate(onnx: Any, policy: Policy, senses: ObservationSpec, free: bool) -
     def step(observation: Any, *leaves: Any) -> tuple[Any, ...]:
         outputs = _outputs(*policy.step(observation, jax.tree.unflatten(structure, leaves)))
         names[:] = outputs
-        return tuple(outputs.values())
+        # A value may stand in the carry too, and each output needs a node of its own
+        ids = [id(leaf) for leaf in outputs.values()]
+        return tuple(
+            leaf * 1 if id(leaf) in ids[:place] else leaf
+            for place, leaf in enumerate(outputs.values())
+        )
 
     shapes = [jnp.shape(leaf) for leaf in leaves]
     if free and isinstance(senses, int):
