@@ -301,6 +301,7 @@ class Dagger(Trainer):
             window, weights = jax.tree.map(
                 lambda leaf, at=start: leaf[at : at + config.window], (batch, counts)
             )
+            counting = weights.mean()  # a window in which few steps count moves the student less
             weights = weights / max(weights.sum(), 1.0)
             lanes = (memory, window, weights, jnp.arange(config.batch_size))
             key_window = jax.random.fold_in(key_steps, number)
@@ -308,7 +309,7 @@ class Dagger(Trainer):
             memory = jax.tree.map(lambda leaf: jnp.concatenate([*leaf], -1), memory)
             # Taken from the devices before their sum: see `each_share`
             gradient, figure = jax.tree.map(lambda leaf: np.asarray(leaf).sum(0), of_shares)
-            learner = self._update(learner, gradient)
+            learner = self._update(learner, jax.tree.map(lambda g, by=counting: by * g, gradient))
             figures.append(figure)
         return learner, mean_figures(figures)
 

@@ -103,8 +103,9 @@ def sequences(
 ) -> Iterator[tuple[Round, Float[np.ndarray, "T B"]]]:
     """The batches of a generation, drawn from all steps of some rounds.
 
-    Each sequence contains a step of its own. These are spread evenly over all steps that count, so that
-    sequences as long as a round, and as many as there are lanes, are each lane once.
+    Each lane is divided into stretches, whose steps after the warm-up follow one another; where the first one
+    ends is drawn anew for each generation. All stretches in which something counts come equally often, so
+    that sequences as long as a round, and as many as there are lanes, are each lane once.
 
     Args:
         rounds: What to learn from.
@@ -118,21 +119,27 @@ def sequences(
         A batch, and which of its steps count: none of a warm-up or after an end. Lanes are the last axis.
     """
     total, steps = num_batches * batch_size, len(rounds[0].alive)
-    places = [np.argwhere(each.alive.T) for each in rounds]  # lane by lane
-    number = np.repeat(np.arange(len(rounds)), [len(each) for each in places])
-    lane, time = np.concatenate(places).T
-    chosen = ((np.arange(total) + random.random()) * (len(time) / total)).astype(int)
-    chosen = random.permutation(np.minimum(chosen, len(time) - 1))
-    before = random.integers(warm_up_steps, num_steps, total)
-    first = (time[chosen] - before).clip(0, steps - num_steps)
+    stride = num_steps - warm_up_steps
+    begins = np.arange(-random.integers(stride), steps - warm_up_steps, stride)
+    begins = np.unique(begins.clip(0, steps - num_steps))
+    stretches = [
+        (number, int(begin), lane)
+        for number, each in enumerate(rounds)
+        for begin in begins
+        for lane in np.flatnonzero(
+            each.alive[begin + (warm_up_steps if begin else 0) : begin + num_steps].any(axis=0)
+        )
+    ]
+    order = random.permutation(len(stretches))
+    spread = (np.arange(total) + random.random()) * (len(order) / total)
+    chosen = random.permutation(order[spread.astype(int).clip(max=len(order) - 1)])
     for start in range(0, total, batch_size):
-        stretches = []
-        for place, begins in zip(
-            chosen[start : start + batch_size], first[start : start + batch_size], strict=True
-        ):
-            at = slice(begins, begins + num_steps), lane[place]
-            stretches.append(jax.tree.map(operator.itemgetter(at), rounds[number[place]]))
-        batch = jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *stretches)
+        parts = []
+        for place in chosen[start : start + batch_size]:
+            number, begin, lane = stretches[place]
+            at = slice(begin, begin + num_steps), lane
+            parts.append(jax.tree.map(operator.itemgetter(at), rounds[number]))
+        batch = jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *parts)
         known = np.logical_or.accumulate(batch.started, axis=0)
         warm = known | (np.arange(num_steps)[:, None] >= warm_up_steps)
         yield batch, (batch.alive & warm).astype(np.float32)
