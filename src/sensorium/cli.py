@@ -46,7 +46,7 @@ def train(
     Args:
         recipe: A name (`sensorium zoo` lists them), a JSON file (`sensorium recipe NAME` prints one), a run,
             or module:NAME.
-        set: A setting, as in --set generations=30 or --set ppo.trainer.epochs=4; may be given several times.
+        set: A setting, as in --set generations=30 or --set ppo.num_epochs=4; may be given several times.
         expert: What to learn from instead of the recipe's experts: an agent, a run or a file, of
             Stable-Baselines3 too.
         vecnormalize: Statistics that such a model was trained behind; those beside it if not said, or `none`.
