@@ -179,17 +179,7 @@ class DeepSetsConfig(PolicyConfig):
 
     def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent for any number of sensors."""
-        check_sensors(senses)
-        num_actions = count_of(actions)
-        key_layer, key_controller = jax.random.split(key)
-        layer = DeepSets(num_actions, **dataclasses.asdict(self), key=key_layer)
-        controller = Controller((self.code_size, num_actions), key=key_controller)
-        return SetPolicy(
-            layer=layer,
-            controller=controller,
-            num_actions=num_actions,
-            distribution=distribution_of(actions),
-        )
+        return _with_linear_controller(DeepSets, self, senses, actions, key)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,14 +199,23 @@ class SetTransformerConfig(PolicyConfig):
 
     def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent for any number of sensors."""
-        check_sensors(senses)
-        num_actions = count_of(actions)
-        key_layer, key_controller = jax.random.split(key)
-        layer = SetTransformer(num_actions, **dataclasses.asdict(self), key=key_layer)
-        controller = Controller((self.code_size, num_actions), key=key_controller)
-        return SetPolicy(
-            layer=layer,
-            controller=controller,
-            num_actions=num_actions,
-            distribution=distribution_of(actions),
-        )
+        return _with_linear_controller(SetTransformer, self, senses, actions, key)
+
+
+def _with_linear_controller(
+    layer: type[DeepSets] | type[SetTransformer],
+    config: DeepSetsConfig | SetTransformerConfig,
+    senses: ObservationSpec,
+    actions: Actions,
+    key: Key,
+) -> SetPolicy:
+    """A pooling layer with the settings of a config, and a linear layer on its code."""
+    check_sensors(senses)
+    num_actions = count_of(actions)
+    key_layer, key_controller = jax.random.split(key)
+    return SetPolicy(
+        layer=layer(num_actions, **dataclasses.asdict(config), key=key_layer),
+        controller=Controller((config.code_size, num_actions), key=key_controller),
+        num_actions=num_actions,
+        distribution=distribution_of(actions),
+    )
