@@ -24,7 +24,7 @@ from sensorium.policies import (
     to_vector,
 )
 from sensorium.recipes import Recipe, Stage
-from sensorium.rollout import DeviceEngine, HostEngine, make_world, open_engine
+from sensorium.rollout import DeviceEngine, HostEngine, Transitions, make_world, open_engine
 from sensorium.training import EvolutionConfig, PpoConfig
 from sensorium.training.critic import Discounter, RewardScale, estimate_advantages
 from tests.probes import ChoosingWorld, FollowWorld, Stopped, context, stop_after
@@ -174,7 +174,13 @@ def test_rewards_are_scaled_by_the_deviation_of_discounted_returns(seed):
     discounter, scale = Discounter(0.9, 3), RewardScale.unknown()
     sums, known = np.zeros(3), []
     for segment in range(2):
-        scale = discounter.update(scale, *(each[segment] for each in (rewards, done, alive)))
+        steps = Transitions(*[None] * len(Transitions._fields))._replace(
+            reward=rewards[segment],
+            terminated=done[segment],
+            truncated=np.zeros_like(done[segment]),
+            alive=alive[segment],
+        )
+        scale = discounter.update(scale, steps)
         for step in range(6):
             for lane in range(3):
                 counts = alive[segment, step, lane]

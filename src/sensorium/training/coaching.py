@@ -37,7 +37,14 @@ from sensorium.rollout import (
     perturbed,
     truth_size,
 )
-from sensorium.training.critic import Critic, Discounter, RewardScale, critic_inputs, judge
+from sensorium.training.critic import (
+    Critic,
+    Discounter,
+    RewardScale,
+    critic_inputs,
+    judge,
+    normalised,
+)
 from sensorium.training.learner import (
     Learner,
     Optimizer,
@@ -263,8 +270,8 @@ class Coaching(Trainer):
     ) -> tuple[CoachingState, dict[str, Scalar]]:
         """Epochs over the steps of a segment."""
         config, steps = self.config, segment.transitions
-        done = steps.terminated | steps.truncated
-        scale = discounter.update(state.scale, steps.reward, done, steps.alive)
+        theirs = steps.record.coached & steps.alive
+        scale = discounter.update(state.scale, steps)
         inputs, following = critic_inputs(steps, self.world.max_steps, scale)
         advantages, targets, explained = judge(
             state.critic.model,
@@ -275,10 +282,7 @@ class Coaching(Trainer):
             config.discount,
             config.gae_lambda,
         )
-        theirs = steps.record.coached & steps.alive
-        centre = mean_over(theirs, advantages)
-        spread = jnp.sqrt(mean_over(theirs, (advantages - centre) ** 2))
-        advantages = (advantages - centre) / (spread + 1e-8)
+        advantages = normalised(theirs, advantages)
         everything = jax.tree.map(
             lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]),
             Steps(steps.record, advantages, inputs, targets, steps.alive),

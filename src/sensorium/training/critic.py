@@ -89,16 +89,11 @@ class Discounter:
         self._discount = discount
         self._sums = np.zeros(num_envs)
 
-    def update(
-        self,
-        scale: RewardScale,
-        rewards: Float[Any, "T B"],
-        done: Bool[Any, "T B"],
-        alive: Bool[Any, "T B"],
-    ) -> RewardScale:
+    def update(self, scale: RewardScale, steps: Transitions) -> RewardScale:
         """What is known after a segment."""
+        ends = steps.terminated | steps.truncated
         count, mean, squares = (float(value) for value in scale)
-        for reward, over, counts in zip(rewards, done, alive, strict=True):
+        for reward, over, counts in zip(steps.reward, ends, steps.alive, strict=True):
             self._sums = np.where(counts, self._discount * self._sums + reward, 0.0)
             if some := int(counts.sum()):
                 now = self._sums[counts]
@@ -158,6 +153,13 @@ def judge(
     spread = mean((targets - mean(targets)) ** 2)
     missed = advantages - mean(advantages)
     return advantages, targets, 1 - mean(missed**2) / (spread + 1e-8)
+
+
+def normalised(counts: Bool[Any, "T B"], advantages: Float[Any, "T B"]) -> Float[Array, "T B"]:
+    """Advantages of mean 0 and standard deviation 1 over those that count."""
+    centre = mean_over(counts, advantages)
+    spread = jnp.sqrt(mean_over(counts, (advantages - centre) ** 2))
+    return (advantages - centre) / (spread + 1e-8)
 
 
 def values(critic: Critic, inputs: Float[Array, "T F B"]) -> Float[Array, "T B"]:

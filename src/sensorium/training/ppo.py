@@ -39,6 +39,7 @@ from sensorium.training.critic import (
     RewardScale,
     critic_inputs,
     judge,
+    normalised,
     values,
 )
 from sensorium.training.learner import (
@@ -260,8 +261,7 @@ class Ppo(Trainer):
     ) -> tuple[PpoState, dict[str, Scalar]]:
         """Epochs over one segment."""
         config, (carry, steps) = self.config, segment
-        done = steps.terminated | steps.truncated
-        scale = discounter.update(state.scale, steps.reward, done, steps.alive)
+        scale = discounter.update(state.scale, steps)
         inputs, following = critic_inputs(steps, self.world.max_steps, scale)
         advantages, targets, explained = judge(
             state.critic.model,
@@ -272,9 +272,7 @@ class Ppo(Trainer):
             config.discount,
             config.gae_lambda,
         )
-        centre = mean_over(steps.alive, advantages)
-        spread = jnp.sqrt(mean_over(steps.alive, (advantages - centre) ** 2))
-        advantages = np.asarray((advantages - centre) / (spread + 1e-8))
+        advantages = normalised(steps.alive, advantages)
         over_time = (steps.started, steps.alive, steps.record, inputs, advantages, targets)
         everything = jax.tree.map(np.asarray, over_time)
         learner, critic = state.learner, state.critic
