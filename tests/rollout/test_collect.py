@@ -74,7 +74,7 @@ def check_chains(segment, behaviour, blank):
     observation, _, _, action = steps.record
     act = eqx.filter_jit(type(behaviour.policy).step)
     for lane in range(steps.alive.shape[1]):
-        carry = jax.tree.map(lambda leaf, lane=lane: leaf[lane], segment.carry)
+        carry = jax.tree.map(lambda leaf, lane=lane: leaf[lane], segment.memory.carry)
         time = earned = 0.0
         for step in range(len(steps.alive)):
             if steps.started[step, lane]:

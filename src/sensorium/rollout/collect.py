@@ -24,6 +24,7 @@ from sensorium.rollout.transitions import (
     Moment,
     Segment,
     Transitions,
+    as_numpy,
     blank_memory,
     look,
 )
@@ -81,7 +82,7 @@ class DeviceCollector(Collector):
             keys = jax.random.split(key_begin, count)
             for places, fresh in self._places(np.flatnonzero(ended), keys):
                 self._lanes = _restart(static, world, arrays, self._lanes, places, fresh)
-        before = jax.tree.map(np.asarray, self._lanes.memory.carry)
+        before = as_numpy(self._lanes.memory)
         keys = jax.random.split(key, count)
         self._lanes, transitions = _run(
             static, world, num_steps, arrays, self._lanes, jnp.arange(count), keys

@@ -22,6 +22,7 @@ from sensorium.rollout.transitions import (
     Moment,
     Segment,
     Transitions,
+    as_numpy,
     blank_memory,
     look,
 )
@@ -74,7 +75,7 @@ class HostCollector(Collector):
         count = self.num_envs
         if self._memory is None:  # all start, so it is replaced at once
             self._memory = _blank(behaviour, self.world, jax.random.split(key_blank, count))
-        before = jax.tree.map(np.asarray, self._memory.carry)
+        before = as_numpy(self._memory)
         held = jax.random.split(key_held, count)
         rows = []
         for step in range(num_steps):

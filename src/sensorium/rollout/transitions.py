@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import World
@@ -91,11 +92,20 @@ class Transitions(NamedTuple):
     """What the behaviour recorded, with leading axes T, B."""
 
 
+class Memory(NamedTuple):
+    """What a lane carries from step to step, beside its world."""
+
+    carry: PyTree
+    """Of the behaviour."""
+    perturbation: PyTree
+    """Of the perturbation."""
+
+
 class Segment(NamedTuple):
     """T steps of B lanes, and the memory before them."""
 
-    carry: PyTree
-    """Of the behaviour, with a leading axis B."""
+    memory: Memory
+    """With a leading axis B; random keys in it are numbers (`jax.random.key_data`)."""
     transitions: Transitions
 
 
@@ -127,13 +137,15 @@ class Collector(abc.ABC):
         """
 
 
-class Memory(NamedTuple):
-    """What a lane carries from step to step, beside its world."""
+def as_numpy(memory: Memory) -> Memory:
+    """A copy in the memory of the host."""
 
-    carry: PyTree
-    """Of the behaviour."""
-    perturbation: PyTree
-    """Of the perturbation."""
+    def copied(leaf: Array) -> np.ndarray:
+        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        return np.array(leaf)
+
+    return jax.tree.map(copied, memory)
 
 
 def blank_memory(behaviour: Behaviour, world: World, key: Key) -> Memory:

@@ -53,7 +53,7 @@ from sensorium.training.learner import (
     mean_figures,
     mean_over,
 )
-from sensorium.training.ppo import clipped_objective, metrics_of
+from sensorium.training.ppo import clipped_objective
 from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Action, Key, PyTree, Scalar
 
@@ -249,7 +249,7 @@ class Coaching(Trainer):
             segment = collector.collect(behaviour, config.num_steps, key_collect)
             state, figure = self._learn(state, segment, discounter, std, key_learn)
             figures.append(figure)
-        return state, metrics_of(collector, figures)
+        return state, Metrics.of([collector], mean_figures(figures))
 
     def candidates(self, state: CoachingState) -> Policy:
         """The coach."""

@@ -4,10 +4,13 @@ A student acts in its world, an expert says at each step what it would do there,
 the same from all steps of the last rounds. Before the first round the expert may act alone
 (`demonstration_rounds`); with those only, this is behaviour cloning (AN section 4.2).
 
+- A round is whole episodes, or a few steps of episodes that go on in the next round of the generation: then
+  the student is corrected where it is, before it is lost.
 - The expert sees all; the student receives perturbed observations. Unperturbed ones are stored, and perturbed
   anew each time that they are learned from.
 - Sequences of steps go through the student's memory in windows; gradients flow within a window, and there is
-  an update after each. A sequence that does not start with an episode may warm its memory up first.
+  an update after each. The memory before a round is known; a sequence that starts elsewhere may warm its
+  memory up first.
 - With `freeze_encoder` the features are stored instead: to learn from an image again costs next to nothing
   then.
 - In the first generations the expert may share in what is done (β), or a student sees little but its own
@@ -20,7 +23,6 @@ again lie in the run's data folder, so that a run resumes bit for bit.
 
 import dataclasses
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -28,25 +30,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.bridges.advised import EnvExpert
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population, features_of
-from sensorium.rollout import each_share, open_collector
+from sensorium.rollout import Collector, each_share, open_collector
 from sensorium.rollout.acting import Actor
-from sensorium.seeding import stream
-from sensorium.serialisation import load_arrays, save_arrays
 from sensorium.training.experts import Asked, Dataset, ask, read_dataset
 from sensorium.training.learner import Learner, Optimizer, mean_figures, where
 from sensorium.training.rounds import (
+    Buffer,
     Following,
     Labelled,
     Round,
-    from_arrays,
+    remembered,
     sequences,
-    to_arrays,
 )
 from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
 from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
@@ -58,8 +58,8 @@ class DaggerConfig(TrainerConfig):
     """Settings of behaviour cloning and DAgger."""
 
     may_be_zero = (
-        *("demonstration_rounds", "rollout_steps", "rollout_every", "num_rollouts"),
-        *("buffer_rounds", "beta_generations", "warm_up_steps"),
+        *("rollout_steps", "demonstration_rounds", "num_rounds", "buffer_rounds"),
+        *("beta_generations", "warm_up_steps"),
     )
 
     num_envs: int = 64
@@ -68,10 +68,8 @@ class DaggerConfig(TrainerConfig):
     """Steps of each in a round; 0 for those of a whole episode."""
     demonstration_rounds: int = 0
     """Rounds before the first generation in which the expert acts."""
-    rollout_every: int = 1
-    """Generations from one round in which the student acts to the next; 0 for none."""
-    num_rollouts: int = 0
-    """How many of those there are at most; 0 for no limit."""
+    num_rounds: int = 1
+    """Rounds in a generation in which the student acts; 0 for none. Episodes go on from one to the next."""
     buffer_rounds: int = 0
     """How many of the last rounds are learned from; 0 for all."""
     beta_generations: int = 0
@@ -80,7 +78,7 @@ class DaggerConfig(TrainerConfig):
     """Standard deviations of the noise on what is done, dealt out to the episodes in turn; of discrete
     actions how often a random one is done."""
     num_batches: int = 16
-    """In a generation."""
+    """After each round, or in a generation that has none."""
     batch_size: int = 64
     """Sequences in a batch."""
     num_steps: int = 500
@@ -100,7 +98,7 @@ class DaggerConfig(TrainerConfig):
     max_grad_norm: float = 0.5
     """Largest norm of a gradient."""
     ema_decay: float = 0.0
-    """Of what acts, is tested and kept: an exponential moving average of the student after each update."""
+    """Of what is tested and kept: an exponential moving average of the student after each update."""
 
     def build(self, context: TrainingContext) -> "Dagger":
         """Set up the trainer.
@@ -115,19 +113,13 @@ class DaggerConfig(TrainerConfig):
         config.check(world)
         dataset = None
         if isinstance(context.expert, Dataset):
-            dataset = config.read(context.expert, world)
+            if self.num_rounds or self.demonstration_rounds or self.freeze_encoder:
+                raise ConfigError(
+                    "A dataset is learned from as it is: set num_rounds and demonstration_rounds to 0, and "
+                    "freeze_encoder to false."
+                )
+            dataset = Round.of_dataset(read_dataset(context.expert, world, config.rollout_steps))
         return Dagger(config, context, asked, advisor, dataset)
-
-    def read(self, dataset: Dataset, world: World) -> "Round":
-        """The steps of a dataset; ConfigError if it does not fit the world or the settings."""
-        if self.rollout_every or self.demonstration_rounds or self.freeze_encoder:
-            raise ConfigError(
-                "A dataset is learned from as it is: set rollout_every and demonstration_rounds to 0, and "
-                "freeze_encoder to false."
-            )
-        steps = read_dataset(dataset, world, self.rollout_steps)
-        labelled = Labelled(steps.observations, steps.actions, steps.actions)
-        return Round(labelled, steps.started, steps.alive)
 
     def check(self, world: World) -> None:
         """ConfigError if settings do not fit each other or the world."""
@@ -167,27 +159,30 @@ class Dagger(Trainer):
         dataset: Round | None = None,
     ):
         """Set up; see `DaggerConfig.build`."""
-        if not config.demonstration_rounds and not config.rollout_every and dataset is None:
+        if not config.demonstration_rounds and not config.num_rounds and dataset is None:
             raise ConfigError(
-                "DAgger needs rounds to learn from; demonstration_rounds and rollout_every are 0."
+                "DAgger needs rounds to learn from; demonstration_rounds and num_rounds are 0."
             )
         self.config, self.draw, self.engine = config, context.draw, context.engine
         self.world: World = context.engine.world
-        self.directory: Path = context.directory
-        self.expert, self._advisor, self._dataset = expert, advisor, dataset
+        self.expert, self._advisor = expert, advisor
         self._weights = np.array(
             config.action_weights or [1.0] * self.world.num_actions, np.float32
         )
-        windows = config.num_steps // config.window
-        updates = context.generations * config.num_batches * windows
+        self._parts = max(config.num_rounds, 1)  # of a generation, each with its batches
+        batches = context.generations * self._parts * config.num_batches
+        updates = batches * (config.num_steps // config.window)
         self._optimizer = Optimizer(
             optax.cosine_decay_schedule(config.learning_rate, updates, 0.01),
             config.max_grad_norm,
             config.ema_decay,
         )
-        self._rounds: dict[int, Round] = {}  # those at hand, by number
-        self._env_steps = 0  # simulated in this generation
-        self._returns: list[float] = []
+        # The last round alone, if each generation has its own, is never needed again; nor is a dataset
+        saves = (config.buffer_rounds != 1 or not config.num_rounds) and dataset is None
+        directory = context.directory if saves else None
+        self._buffer = Buffer(config.buffer_rounds, directory, self._structure)
+        if dataset is not None:
+            self._buffer.add(0, dataset)
 
     def init(self, key: Key) -> DaggerState:
         key, key_student, key_probe = jax.random.split(key, 3)
@@ -200,101 +195,105 @@ class Dagger(Trainer):
         return DaggerState(self._optimizer.init(model), jnp.zeros((), jnp.int32), key)
 
     def step(self, state: DaggerState) -> tuple[DaggerState, Metrics]:
-        """The rounds that are due, then the batches of a generation."""
-        config = self.config
-        self._env_steps, self._returns = 0, []
-        key, key_choice, key_batches = jax.random.split(state.key, 3)
-        rounds = self._gather(state)
-        random = np.random.default_rng(np.asarray(jax.random.key_data(key_choice)))
-        batches = sequences(
-            rounds,
-            random,
-            num_batches=config.num_batches,
-            batch_size=config.batch_size,
-            num_steps=config.num_steps,
-            warm_up_steps=config.warm_up_steps,
-        )
-        learner, figures = state.learner, []
-        for number, batch in enumerate(batches):
-            key_batch = jax.random.fold_in(key_batches, number)
-            learner, figure = self._learn(learner, *batch, key_batch)
-            figures.append(figure)
+        """`num_rounds` times: collect, learn."""
+        config, generation = self.config, int(state.generation)
+        key, key_first, key_lanes, key_rounds = jax.random.split(state.key, 4)
+        learner, beta = state.learner, self._beta(generation)
+        first = config.demonstration_rounds + generation * config.num_rounds
+        collectors: list[Collector] = []
+        if generation:
+            self._buffer.recall(first)
+        else:
+            for number in range(first):
+                key_begin, key_act = jax.random.split(jax.random.fold_in(key_first, number))
+                collectors.append(self._open(key_begin))
+                self._collect(collectors[-1], learner, 1.0, number, key_act)
+        if config.num_rounds:
+            collectors.append(self._open(key_lanes))
+        figures = []
+        for number in range(self._parts):
+            key_act, key_learn = jax.random.split(jax.random.fold_in(key_rounds, number))
+            if config.num_rounds:
+                self._collect(collectors[-1], learner, beta, first + number, key_act)
+            learner, of_batches = self._learn(learner, key_learn)
+            figures += of_batches
         state = DaggerState(learner, state.generation + 1, key)
-        reached = {}
-        if self._returns:
-            returns = jnp.asarray(self._returns)
-            reached = {"best": jnp.max(returns), "mean": jnp.mean(returns)}
-        reached["rounds"] = jnp.asarray(len(rounds))
-        return state, Metrics(self._env_steps, mean_figures(figures) | reached)
+        rounds = jnp.asarray(len(self._buffer.rounds))
+        return state, Metrics.of(collectors, mean_figures(figures) | {"rounds": rounds})
 
     def candidates(self, state: DaggerState) -> Policy:
         """The student, or the average of the last ones."""
         return as_population(state.learner.average.policy)
 
-    def _gather(self, state: DaggerState) -> list[Round]:
-        """The rounds that the generation learns from, whether collected now or before."""
-        if self._dataset is not None:
-            return [self._dataset]
-        config, generation = self.config, int(state.generation)
-        first, every = config.demonstration_rounds, config.rollout_every
-        # Without demonstrations the student acts before the first generation
-        due = generation // every + (not first) if every else 0
-        due = min(due, config.num_rollouts or due)
-        numbers = list(range(first + due))[-config.buffer_rounds :]
-        for number in numbers:
-            if number not in self._rounds:
-                self._rounds[number] = self._round(number, state)
-        self._rounds = {number: self._rounds[number] for number in numbers}
-        return list(self._rounds.values())
+    def _open(self, key: Key) -> Collector:
+        return open_collector(
+            self.engine, self.config.num_envs, key, cut_first=False, expert=self._advisor
+        )
 
-    def _round(self, number: int, state: DaggerState) -> Round:
-        """A round, from its file if it was collected before."""
-        config, key = self.config, jax.random.fold_in(stream(state.key, "round"), number)
-        file = self.directory / f"round-{number:03d}.safetensors"
-        again = (config.buffer_rounds, config.rollout_every) != (1, 1)  # whether it is needed again
-        if again and file.exists():
-            return self._load(file)
-        beta = 1.0 if number < config.demonstration_rounds else self._beta(int(state.generation))
+    def _collect(
+        self, collector: Collector, learner: Learner, beta: float, number: int, key: Key
+    ) -> None:
+        """A round more; the oldest goes if there are too many."""
+        config = self.config
         behaviour = Following(
-            state.learner.average.policy,
+            learner.model.policy,
             self.expert,
             jnp.asarray(beta, jnp.float32),
             jnp.asarray(np.resize(np.array(config.action_noise, np.float32), config.num_envs)),
             config.freeze_encoder,
         )
-        key_lanes, key_steps = jax.random.split(key)
-        collector = open_collector(
-            self.engine, config.num_envs, key_lanes, cut_first=False, expert=self._advisor
-        )
-        steps = collector.collect(behaviour, config.rollout_steps, key_steps).transitions
-        self._env_steps += collector.env_steps
-        self._returns += collector.returns
-        collected = Round(steps.record, steps.started, steps.alive)
-        if again:
-            save_arrays(file, to_arrays(collected))
-        return collected
+        (carry, senses), steps = collector.collect(behaviour, config.rollout_steps, key)
+        memory = carry[0], () if config.freeze_encoder else senses
+        self._buffer.add(number, Round(steps.record, steps.started, steps.alive, memory))
 
-    def _load(self, file: Path) -> Round:
-        """A round from its file."""
-        features: PyTree = 0
-        if self.config.freeze_encoder:
-            student = eqx.filter_eval_shape(self.draw, jax.random.key(0))
-            features = features_of(student, self.world.observation_spec)
-        return from_arrays(load_arrays(file), jax.tree.structure(features))
+    def _structure(self) -> Round:
+        """That of a round."""
+        key, frozen = jax.random.key(0), self.config.freeze_encoder
+        student = eqx.filter_eval_shape(self.draw, key)
+        received = features_of(student, self.world.observation_spec) if frozen else 0
+        memory = eqx.filter_eval_shape(self._blank_lane, student, key)
+        return Round(Labelled(received, 0, 0), 0, 0, memory)
 
     def _beta(self, generation: int) -> float:
         """The expert's share: all in the first generation, nothing after so many."""
         last = self.config.beta_generations
         return max(1 - generation / last, 0.0) if last else 0.0
 
-    def _learn(
-        self, learner: Learner, batch: Round, counts: Float[Any, "T B"], key: Key
+    def _learn(self, learner: Learner, key: Key) -> tuple[Learner, list[dict[str, Scalar]]]:
+        """From batches of the rounds at hand."""
+        config = self.config
+        key_choice, key_batches = jax.random.split(key)
+        batches = sequences(
+            self._buffer.rounds,
+            np.random.default_rng(np.asarray(jax.random.key_data(key_choice))),
+            num_batches=config.num_batches,
+            batch_size=config.batch_size,
+            num_steps=config.num_steps,
+            warm_up_steps=config.warm_up_steps,
+        )
+        figures = []
+        for number, batch in enumerate(batches):
+            key_batch = jax.random.fold_in(key_batches, number)
+            learner, figure = self._learn_batch(learner, *batch, key_batch)
+            figures.append(figure)
+        return learner, figures
+
+    def _learn_batch(
+        self,
+        learner: Learner,
+        batch: Round,
+        counts: Float[Any, "T B"],
+        known: Bool[Any, " B"],
+        key: Key,
     ) -> tuple[Learner, dict[str, Scalar]]:
         """One batch: an update after each window, memories carried from window to window."""
         config = self.config
         key_senses, key_steps = jax.random.split(key)
         keys = jax.random.split(key_senses, config.batch_size)
         memory = self._blank(learner.model.policy, keys)
+        if known.any():
+            memory = remembered(batch.memory, known, memory)
+        batch = batch._replace(memory=None)
         figures = []
         # Compiled one by one: all updates in one loop of XLA take four times as long on a CPU
         for number, start in enumerate(range(0, config.num_steps, config.window)):

@@ -26,7 +26,6 @@ from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population, features_of
 from sensorium.rollout import (
     Behaviour,
-    Collector,
     Moment,
     Segment,
     each_share,
@@ -242,7 +241,7 @@ class Ppo(Trainer):
             segment = collector.collect(behaviour, config.num_steps, key_collect)
             state, figure = self._learn(state, segment, discounter, std, key_learn)
             figures.append(figure)
-        return state, metrics_of(collector, figures)
+        return state, Metrics.of([collector], mean_figures(figures))
 
     def candidates(self, state: PpoState) -> Policy:
         """What the policy does without exploration."""
@@ -260,7 +259,7 @@ class Ppo(Trainer):
         self, state: PpoState, segment: Segment, discounter: Discounter, std: Scalar, key: Key
     ) -> tuple[PpoState, dict[str, Scalar]]:
         """Epochs over one segment."""
-        config, (carry, steps) = self.config, segment
+        config, carry, steps = self.config, segment.memory.carry, segment.transitions
         scale = discounter.update(state.scale, steps)
         inputs, following = critic_inputs(steps, self.world.max_steps, scale)
         advantages, targets, explained = judge(
@@ -382,10 +381,3 @@ def clipped_objective(
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - epsilon, 1 + epsilon)
     return jnp.minimum(ratio * advantages, clipped * advantages), ratio - 1 - log_ratio
-
-
-def metrics_of(collector: Collector, figures: list[dict[str, Scalar]]) -> Metrics:
-    """What a generation reports: returns of the episodes that ended, and figures of its iterations."""
-    returns = jnp.asarray(collector.returns or [jnp.nan])
-    reached = {"best": jnp.max(returns), "mean": jnp.mean(returns)}
-    return Metrics(collector.env_steps, reached | mean_figures(figures))

@@ -1,21 +1,24 @@
-"""Rounds of DAgger: what acts in them, what is recorded, and the batches that are drawn from them."""
+"""Rounds of DAgger: what acts in them, what is recorded and kept, and the batches drawn from them."""
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from sensorium.envs import World
 from sensorium.policies import Policy
 from sensorium.rollout import Behaviour, Moment
-from sensorium.training.experts import Asked
+from sensorium.serialisation import load_arrays, save_arrays
+from sensorium.training.experts import Asked, Demonstrated
 from sensorium.types import Action, PyTree, Scalar
 
-_RECEIVED = "received."  # how the names of its arrays begin in files
+_TREES = ("received", "memory")  # of whose leaves a file has the numbers
 
 
 class Labelled(NamedTuple):
@@ -34,6 +37,14 @@ class Round(NamedTuple):
     labelled: Labelled
     started: Bool[Any, "T B"]
     alive: Bool[Any, "T B"]
+    memory: PyTree = None
+    """Before the first step: of the student and of the perturbation, with a leading axis B."""
+
+    @classmethod
+    def of_dataset(cls, steps: Demonstrated) -> "Round":
+        """What a dataset has; nobody knows what a student remembered in it."""
+        labelled = Labelled(steps.observations, steps.actions, steps.actions)
+        return cls(labelled, steps.started, steps.alive)
 
 
 class Following(Behaviour):
@@ -71,11 +82,56 @@ class Following(Behaviour):
         return action, (student.told(carry, action), expert.told(of_expert, action)), record
 
 
+class Buffer:
+    """The last rounds, in memory and in the files of a run."""
+
+    def __init__(self, size: int, directory: Path | None, structure: Callable[[], Round]):
+        """Set up, without a round.
+
+        Args:
+            size: How many are kept; 0 for all.
+            directory: Where their files go; None if no later generation needs them.
+            structure: Gives the tree structure of a round.
+        """
+        self._size, self._directory, self._structure = size, directory, structure
+        self._rounds: dict[int, Round] = {}
+
+    @property
+    def rounds(self) -> list[Round]:
+        """Those that are learned from."""
+        return list(self._rounds.values())
+
+    def add(self, number: int, collected: Round) -> None:
+        """One more; the oldest goes if there are too many."""
+        self._rounds[number] = collected
+        if self._size:
+            self._rounds.pop(number - self._size, None)
+        if self._directory is not None:
+            save_arrays(self._file(self._directory, number), to_arrays(collected))
+
+    def recall(self, end: int) -> None:
+        """Read the rounds before number `end` that are not in memory."""
+        if self._directory is None:
+            return
+        for number in range(max(end - self._size, 0) if self._size else 0, end):
+            if number not in self._rounds:
+                arrays = load_arrays(self._file(self._directory, number))
+                self._rounds[number] = from_arrays(arrays, self._structure())
+
+    @staticmethod
+    def _file(directory: Path, number: int) -> Path:
+        return directory / f"round-{number:03d}.safetensors"
+
+
 def to_arrays(collected: Round) -> dict[str, np.ndarray]:
     """A round as named arrays."""
-    leaves = jax.tree.leaves(collected.labelled.received)
+    trees = zip(_TREES, (collected.labelled.received, collected.memory), strict=True)
     return {
-        **{f"{_RECEIVED}{number:03d}": leaf for number, leaf in enumerate(leaves)},
+        **{
+            f"{name}.{number:03d}": leaf
+            for name, tree in trees
+            for number, leaf in enumerate(jax.tree.leaves(tree))
+        },
         "action": collected.labelled.action,
         "expert_action": collected.labelled.expert_action,
         "started": collected.started,
@@ -83,13 +139,28 @@ def to_arrays(collected: Round) -> dict[str, np.ndarray]:
     }
 
 
-def from_arrays(arrays: dict[str, np.ndarray], received: Any) -> Round:
-    """Back from `to_arrays`; `received` is the tree structure of `Labelled.received`."""
-    leaves = [arrays[name] for name in sorted(arrays) if name.startswith(_RECEIVED)]
-    labelled = Labelled(
-        jax.tree.unflatten(received, leaves), arrays["action"], arrays["expert_action"]
+def from_arrays(arrays: dict[str, np.ndarray], like: Round) -> Round:
+    """Back from `to_arrays`; the structure is that of `like`."""
+    received, memory = (
+        jax.tree.unflatten(
+            jax.tree.structure(tree),
+            [arrays[name] for name in sorted(arrays) if name.startswith(f"{prefix}.")],
+        )
+        for prefix, tree in zip(_TREES, (like.labelled.received, like.memory), strict=True)
     )
-    return Round(labelled, arrays["started"], arrays["alive"])
+    labelled = Labelled(received, arrays["action"], arrays["expert_action"])
+    return Round(labelled, arrays["started"], arrays["alive"], memory)
+
+
+def remembered(memory: PyTree, known: Bool[Any, " B"], blank: PyTree) -> PyTree:
+    """The memories that are known, and blank ones for the others, on the last axis."""
+
+    def leaf(saved: Any, blank: Array) -> Array:
+        if jax.dtypes.issubdtype(blank.dtype, jax.dtypes.prng_key):
+            saved = jax.random.wrap_key_data(saved)
+        return jnp.where(known, jnp.moveaxis(saved, 0, -1), blank)
+
+    return jax.tree.map(leaf, memory, blank)
 
 
 def sequences(
@@ -100,7 +171,7 @@ def sequences(
     batch_size: int,
     num_steps: int,
     warm_up_steps: int,
-) -> Iterator[tuple[Round, Float[np.ndarray, "T B"]]]:
+) -> Iterator[tuple[Round, Float[np.ndarray, "T B"], Bool[np.ndarray, " B"]]]:
     """The batches of a generation, drawn from all steps of some rounds.
 
     Each lane is divided into stretches, whose steps after the warm-up follow one another; where the first one
@@ -113,10 +184,12 @@ def sequences(
         num_batches: How many.
         batch_size: Sequences in each.
         num_steps: Of a sequence.
-        warm_up_steps: At its start, which do not count unless an episode begins in them.
+        warm_up_steps: At its start, which do not count unless an episode begins in them or the memory is
+            known, as it is at the start of a round.
 
     Yields:
-        A batch, and which of its steps count: none of a warm-up or after an end. Lanes are the last axis.
+        A batch, which of its steps count, none of a warm-up or after an end, and of which sequences the
+        memory is known. Lanes are the last axis, but of memories the first.
     """
     total, steps = num_batches * batch_size, len(rounds[0].alive)
     stride = num_steps - warm_up_steps
@@ -134,12 +207,16 @@ def sequences(
     spread = (np.arange(total) + random.random()) * (len(order) / total)
     chosen = random.permutation(order[spread.astype(int).clip(max=len(order) - 1)])
     for start in range(0, total, batch_size):
-        parts = []
-        for place in chosen[start : start + batch_size]:
-            number, begin, lane = stretches[place]
-            at = slice(begin, begin + num_steps), lane
-            parts.append(jax.tree.map(operator.itemgetter(at), rounds[number]))
+        places = [stretches[place] for place in chosen[start : start + batch_size]]
+        parts, memories = [], []
+        for number, begin, lane in places:
+            at = operator.itemgetter((slice(begin, begin + num_steps), lane))
+            parts.append(jax.tree.map(at, rounds[number]._replace(memory=None)))
+            memories.append(jax.tree.map(operator.itemgetter(lane), rounds[number].memory))
         batch = jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *parts)
-        known = np.logical_or.accumulate(batch.started, axis=0)
-        warm = known | (np.arange(num_steps)[:, None] >= warm_up_steps)
-        yield batch, (batch.alive & warm).astype(np.float32)
+        memory = jax.tree.map(lambda *leaves: np.stack(leaves), *memories)
+        known = np.array([begin == 0 and memory is not None for _, begin, _ in places])
+        warm = known | np.logical_or.accumulate(batch.started, axis=0)
+        warm |= np.arange(num_steps)[:, None] >= warm_up_steps
+        counts = (batch.alive & warm).astype(np.float32)
+        yield batch._replace(memory=memory), counts, known

@@ -6,13 +6,15 @@ candidates and keeps the best.
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import jax.numpy as jnp
+
 from sensorium.errors import ConfigError, check_whole_settings
 from sensorium.policies import Policy, PolicyConfig
-from sensorium.rollout import Engine
+from sensorium.rollout import Collector, Engine
 from sensorium.types import Key, PyTree, Scalar
 
 DrawPolicy = Callable[[Key], Policy]
@@ -27,6 +29,13 @@ class Metrics(NamedTuple):
     figures: dict[str, Scalar]
     """Numbers by their names, for the run's metrics. A display shows `loss` where there is one,
     or else `mean` and `best`, returns of training episodes."""
+
+    @classmethod
+    def of(cls, collectors: Sequence[Collector], figures: dict[str, Scalar]) -> "Metrics":
+        """What collectors have simulated, the returns of the episodes that ended, and other figures."""
+        returns = jnp.asarray([each for collector in collectors for each in collector.returns])
+        reached = {"best": jnp.max(returns), "mean": jnp.mean(returns)} if returns.size else {}
+        return cls(sum(collector.env_steps for collector in collectors), reached | figures)
 
 
 class Trainer(abc.ABC):
