@@ -61,9 +61,9 @@ PAPERS = {
     "ant": {
         "AN: feed-forward": AN_4["ant-fnn"],
         "AN: cloned": AN_4["ant-pi-clone"],
-        "AN: cloned, larger": AN_4["ant-pi-clone-large"],
+        "AN: cloned, larger": AN_4["ant-pi-large"],
         "AN: evolved": AN_4["ant-pi-evolved"] | AN_6["ant-pi-evolved"],
-        "NLA": NLA["ant-nla-published"],
+        "NLA": NLA["ant-nla"],
     },
     "carracing": {
         "AA: AttentionAgent": AA_4["carracing-attention-agent"]
@@ -71,8 +71,7 @@ PAPERS = {
         "AA: PPO": AA_4["carracing-ppo"],
         "AN: AttentionNeuron": AN_5["carracing-pi"] | AN_6["carracing-pi"],
         "AN: NetRand": AN_5["carracing-netrand"],
-        "AN: NetRand + AttentionAgent": AN_5["carracing-netrand-attention-agent"],
-        "NLA": NLA["carracing-nla-published"],
+        "NLA": NLA["carracing-nla"],
     },
 }
 """What the papers' agents score, by the names of our perturbations."""
@@ -238,13 +237,11 @@ def in_front_of_pictures():
     labels = {name: f"{label}, shuffled" for name, label in shuffled.items()} | own(
         "carracing-attention-agent-colours",
         "carracing-netrand",
-        "carracing-netrand-attention-agent",
     )
     names = {
         "AN: AttentionNeuron": "carracing-pi",
         "AN: AttentionAgent": "carracing-attention-agent",
         "AN: NetRand": "carracing-netrand",
-        "AN: NetRand + AttentionAgent": "carracing-netrand-attention-agent",
     }
     papers = [
         (f"*{name}*", {unshuffled(senses): cell for senses, cell in AN_5[agent].items()})
@@ -278,7 +275,7 @@ def modified_races():
     labels = {
         "carracing_attention_agent_2020": "the authors' weights of 2020",
         "carracing_attention_agent": "the authors' weights of 2021",
-    } | own(*(f"carracing-attention-agent{s}" for s in ("", "-evolved", "-dagger", "-colours")))
+    } | own("carracing-attention-agent", "carracing-attention-agent-colours")
     paper = [("*AA: AttentionAgent*", AA_4["carracing-attention-agent"])]
     scores = results("aa-table-3") + results("aa-table-4")
     return measured(scores, columns, labels, paper)
@@ -299,18 +296,12 @@ def forms_of_attention(world):
     number = {"ant": 3, "carracing": 4}[world]
     labels = {
         "ant": {
-            "ant-pi-clone": "plain, cloned (`ant-pi-clone`)",
-            "ant-nla-published-clone": "NLA as published, cloned (`ant-nla-published-clone`)",
-            "ant-nla-clone": "NLA, invariant, cloned (`ant-nla-clone`)",
-            "ant-pi-dagger": "plain, taught (`ant-pi-dagger`)",
-            "ant-nla-published": "NLA as published, taught (`ant-nla-published`)",
-            "ant-nla": "NLA, invariant, taught (`ant-nla`)",
-            "ant-pi": "the expert of those taught (`ant-pi`)",
+            "ant-pi": "linear (`ant-pi`)",
+            "ant-nla": "NLA, invariant; imitates `ant-pi` (`ant-nla`)",
         },
         "carracing": {
-            "carracing_pi": "plain, the authors' weights",
-            "carracing-pi": "plain (`carracing-pi`)",
-            "carracing-nla-published": "NLA as published (`carracing-nla-published`)",
+            "carracing_pi": "linear, the authors' weights",
+            "carracing-pi": "linear (`carracing-pi`)",
             "carracing-nla": "NLA, invariant (`carracing-nla`)",
         },
     }[world]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.demo.browser import PATIENCE
 
-AGENTS = ("cartpole-pi-reshuffle-100", "cartpole-fnn", "cartpole-nla", "cartpole-pi")
+AGENTS = ("cartpole-pi-reshuffle", "cartpole-fnn", "cartpole-nla", "cartpole-pi")
 
 
 @pytest.fixture(scope="session")

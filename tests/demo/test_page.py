@@ -181,7 +181,7 @@ def test_another_agent_by_its_name(browse):
 def test_errors_are_shown(browse):
     page = browse("#agent=cartpole-pie")
     page.wait_for_function("() => document.getElementById('agent-name').textContent.length")
-    assert page.input_value("#agent") == "cartpole-pi-reshuffle-100"
+    assert page.input_value("#agent") == "cartpole-pi-reshuffle"
 
 
 def test_the_ant(browse):

@@ -81,7 +81,7 @@ def test_frames_are_for_the_page_alone(port, origin):
 def test_frames_show_what_messages_change(port, connect):
     with connect(port, noise=3, paused=True) as client:
         first = client.until(lambda got: "frame" in got)
-        assert client.received["about"]["agent"] == "cartpole-pi-reshuffle-100"
+        assert client.received["about"]["agent"] == "cartpole-pi-reshuffle"
         assert client.received["state"]["noise"] == 3
         assert len(first["source"]) == 8
         client.send("set", changes={"noise": 1})

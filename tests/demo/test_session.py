@@ -328,7 +328,7 @@ CHANGES = st.fixed_dictionaries(
         "modify": st.sampled_from(["", "bars"]),
         "speed": st.sampled_from([0.1, 1, 4]),
         "paused": st.booleans(),
-        "agent": st.sampled_from(["nobody", "cartpole-pi-reshuffle-100"]),
+        "agent": st.sampled_from(["nobody", "cartpole-pi-reshuffle"]),
     },
 )
 MESSAGES = st.one_of(
@@ -344,7 +344,7 @@ MESSAGES = st.one_of(
 def test_frames_go_on_after_any_messages(catalog, messages):
     from sensorium.demo.session import Session
 
-    session = Session(catalog, Controls(agent="cartpole-pi-reshuffle-100"))
+    session = Session(catalog, Controls(agent="cartpole-pi-reshuffle"))
     for message, steps in messages:
         with contextlib.suppress(SensoriumError):
             session = session.handle(parse(json.dumps(message)))

@@ -44,7 +44,6 @@ def test_a_row_of_scores_is_a_line_of_the_paper(name, row):
     ("world", "plain", "nla"),
     [
         ("CartPole", "cartpole-pi", "cartpole-nla-published"),
-        ("PyBullet Ant", "ant-pi", "ant-nla-published"),
     ],
 )
 def test_agents_have_as_many_parameters_as_the_papers(world, plain, nla):

@@ -167,7 +167,7 @@ def small(monkeypatch):
             trainer=DaggerConfig(
                 num_envs=4,
                 demonstration_rounds=1,
-                rollout_every=0,
+                num_rounds=0,
                 window=20,
                 batch_size=2,
                 num_batches=1,

@@ -26,14 +26,10 @@ def test_every_agent_has_a_card_that_fits(name):
     # These cards are owed the other half of their episodes
     halved = name in (
         "carracing-attention-agent",
-        "carracing-attention-agent-clone",
         "carracing-cnn",
         "carracing-nla",
-        "carracing-nla-published",
         "carracing-netrand",
         "carracing-noise-10",
-        "carracing-noise-20",
-        "carracing-noise-5",
         "carracing-pi",
         "carracing-pi-backgrounds",
     )

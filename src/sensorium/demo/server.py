@@ -28,7 +28,7 @@ from sensorium.demo.upload import LARGEST_FILE
 from sensorium.errors import ConfigError
 from sensorium.rollout import usable_cores
 
-AGENT = "cartpole-pi-reshuffle-100"
+AGENT = "cartpole-pi-reshuffle"
 """The default agent."""
 _WORTH_KEEPING = 0.2  # s of compilation
 _LAST_PORT = 65_535

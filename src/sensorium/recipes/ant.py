@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from sensorium.perturbations import Identity, OneOf, Reshuffle, Shuffle
+from sensorium.perturbations import OneOf, Reshuffle, Shuffle
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, KeyMap
 from sensorium.recipes.recipe import SCRATCH, Recipe, Stage
 from sensorium.training import (
@@ -30,7 +30,7 @@ FEED_FORWARD = Recipe(
 
 _CLONE = Stage(
     "clone",
-    DaggerConfig(rollout_steps=500, demonstration_rounds=16, rollout_every=0, learning_rate=3e-3),
+    DaggerConfig(rollout_steps=500, demonstration_rounds=16, num_rounds=0, learning_rate=3e-3),
     generations=40,
     perturbation=Shuffle(),
     expert="ant-fnn",
@@ -51,49 +51,29 @@ _PPO = Stage(
 CLONE = dataclasses.replace(
     FEED_FORWARD,
     name="ant-pi-clone",
-    summary="The paper's small student (2,504 parameters), cloned from the feed-forward expert.",
+    summary="The paper's small student (2,504 parameters), cloned from the expert or from one of yours.",
     policy=_PAPER,
     stages=(_CLONE,),
-)
-
-CLONE_LARGE = dataclasses.replace(
-    CLONE,
-    name="ant-pi-clone-large",
-    summary="The paper's larger student: one more layer, 128 units wide.",
-    policy=_LARGE,
-    stages=(_CLONE_LARGE,),
 )
 
 PI = dataclasses.replace(
     CLONE,
     name="ant-pi",
-    summary="The small student, which went on to learn from the reward by PPO.",
+    summary="The paper's small student, cloned and then trained by PPO.",
     stages=(_CLONE, _PPO),
 )
 
 PI_LARGE = dataclasses.replace(
-    CLONE_LARGE,
+    PI,
     name="ant-pi-large",
-    summary="The larger student, which went on to learn from the reward by PPO.",
+    summary="The paper's larger student (22,952 parameters), likewise.",
+    policy=_LARGE,
     stages=(_CLONE_LARGE, _PPO),
-)
-
-CLONE_WIDE = dataclasses.replace(
-    CLONE_LARGE,
-    name="ant-pi-clone-wide",
-    summary="As the larger student, with an LSTM of 24 units in each sensor and 64 queries.",
-    policy=_WIDE,
 )
 
 # At the others' learning rate this one moves twice as far in a round, and learning which sensor is which pays
 # more the more an LSTM can hold: see docs/experiments.md
 _PPO_WIDE = _PPO.changed(learning_rate=1.5e-4, sensor_id_coef=0.1)
-PI_WIDE = dataclasses.replace(
-    CLONE_WIDE,
-    name="ant-pi-wide",
-    summary="The wider student, which went on by PPO, and learned which sensor is which.",
-    stages=(_CLONE_LARGE, _PPO_WIDE),
-)
 
 # An expert trained under shuffling has visited the states that shuffling causes, so that it can correct the
 # student there; the feed-forward one has not: see docs/experiments.md
@@ -107,12 +87,6 @@ _DAGGER_WIDE = Stage(
     test_episodes=32,
     checkpoint_every=1,
 )
-DAGGER_WIDE = dataclasses.replace(
-    PI_WIDE,
-    name="ant-pi-dagger-wide",
-    summary="The wider student, its own expert while its sensors change places in mid-episode (DAgger).",
-    stages=(*PI_WIDE.stages, _DAGGER_WIDE),
-)
 
 # An expert that was trained alone does not know the states that a student gets into: see docs/experiments.md
 _COACH = Stage(
@@ -125,16 +99,6 @@ _COACH = Stage(
     test_every=2,
     test_episodes=16,
     checkpoint_every=1,
-)
-COACH = dataclasses.replace(
-    DAGGER_WIDE,
-    name="ant-coach",
-    summary="A feed-forward expert for one student, trained in turns with it.",
-    policy=FeedForwardConfig(hidden_sizes=(128, 128)),
-    stages=(
-        *(stage.changed(policy=_WIDE) for stage in DAGGER_WIDE.stages),
-        _COACH.changed(policy=None),
-    ),
 )
 
 _COACHED = _DAGGER_WIDE.changed(
@@ -152,62 +116,6 @@ _COACHED = _DAGGER_WIDE.changed(
     generations=30,
     test_every=3,
 )
-COACHED = dataclasses.replace(
-    DAGGER_WIDE,
-    name="ant-pi-coached",
-    summary="The wider student with more units in each sensor, taught by a coach that was trained for it.",
-    policy=_WIDEST,
-    stages=(
-        *(stage.changed(policy=_WIDE) for stage in DAGGER_WIDE.stages),
-        _COACH,
-        _COACHED,
-    ),
-)
-
-# The same for the paper's small student, by an expert of its own size
-_DAGGER = _COACHED.changed(
-    name="dagger",
-    perturbation=Shuffle(),
-    expert="ant-pi",
-    start="",
-    generations=16,
-    test_every=2,
-)
-DAGGER = dataclasses.replace(
-    CLONE,
-    name="ant-pi-dagger",
-    summary="The small student, cloned from an expert trained under shuffling (DAgger).",
-    stages=(_CLONE, _DAGGER),
-)
-
-NLA_CLONE = dataclasses.replace(
-    CLONE,
-    name="ant-nla-clone",
-    summary="The small student with nonlinear attention in the invariant form, cloned.",
-    policy=dataclasses.replace(_PAPER, key_map=KeyMap.NLA_INVARIANT),
-)
-
-NLA = dataclasses.replace(
-    NLA_CLONE,
-    name="ant-nla",
-    summary="Nonlinear attention in the invariant form, cloned from an expert trained under shuffling.",
-    stages=DAGGER.stages,
-)
-
-NLA_PUBLISHED_CLONE = dataclasses.replace(
-    CLONE,
-    name="ant-nla-published-clone",
-    summary="The small student with nonlinear attention as published (not invariant), cloned.",
-    policy=dataclasses.replace(_PAPER, key_map=KeyMap.NLA_PUBLISHED),
-    stages=(_CLONE.changed(perturbation=Identity()),),
-)
-
-NLA_PUBLISHED = dataclasses.replace(
-    NLA_PUBLISHED_CLONE,
-    name="ant-nla-published",
-    summary="Nonlinear attention as published (not invariant), cloned from the same expert.",
-    stages=tuple(stage.changed(perturbation=Identity()) for stage in DAGGER.stages),
-)
 
 _EVOLUTION = Stage(
     "evolution",
@@ -219,49 +127,47 @@ _EVOLUTION = Stage(
     test_episodes=16,
     checkpoint_every=5,
 )
+
+# Of 36,000 parameters each moves little, or the search loses in a generation what it began with
+_PGPE = EvolutionConfig(
+    strategy=StrategyConfig("pgpe", sigma=0.01, learning_rate=0.001), population=64, num_episodes=1
+)
+EVOLVED = dataclasses.replace(
+    PI_LARGE,
+    name="ant-pi-evolved",
+    summary="A wider student, taught by a coach that was trained for it; then evolution: the best score.",
+    policy=_WIDEST,
+    stages=(
+        *(stage.changed(policy=_WIDE) for stage in (_CLONE_LARGE, _PPO_WIDE, _DAGGER_WIDE)),
+        _COACH,
+        _COACHED,
+        _EVOLUTION.changed(trainer=_PGPE, generations=40, test_every=5, test_episodes=32),
+    ),
+)
+
+NLA = dataclasses.replace(
+    PI,
+    name="ant-nla",
+    summary="The small student with nonlinear attention in its invariant form, taught by `ant-pi`.",
+    policy=dataclasses.replace(_PAPER, key_map=KeyMap.NLA_INVARIANT),
+    stages=(
+        _CLONE,
+        _COACHED.changed(
+            name="dagger",
+            perturbation=Shuffle(),
+            expert="ant-pi",
+            start="",
+            generations=16,
+            test_every=2,
+        ),
+    ),
+)
+
 EVOLUTION = dataclasses.replace(
-    CLONE,
+    PI,
     name="ant-pi-evolution",
     summary="The paper's agent by evolution from zeros, with the paper's reward for training.",
     stages=(_EVOLUTION,),
 )
 
-# Of 36,000 parameters each moves little, or the search loses in a generation what it began with
-EVOLVED = dataclasses.replace(
-    COACHED,
-    name="ant-pi-evolved",
-    summary="The coached student, which went on by evolution with the paper's reward for training.",
-    stages=(
-        *COACHED.stages,
-        _EVOLUTION.changed(
-            trainer=EvolutionConfig(
-                strategy=StrategyConfig("pgpe", sigma=0.01, learning_rate=0.001),
-                population=64,
-                num_episodes=1,
-            ),
-            generations=40,
-            test_every=5,
-            test_episodes=32,
-        ),
-    ),
-)
-
-RECIPES = (
-    FEED_FORWARD,
-    CLONE,
-    CLONE_LARGE,
-    PI,
-    PI_LARGE,
-    CLONE_WIDE,
-    PI_WIDE,
-    DAGGER_WIDE,
-    COACH,
-    COACHED,
-    DAGGER,
-    NLA_CLONE,
-    NLA,
-    NLA_PUBLISHED_CLONE,
-    NLA_PUBLISHED,
-    EVOLUTION,
-    EVOLVED,
-)
+RECIPES = (FEED_FORWARD, CLONE, PI, PI_LARGE, EVOLVED, EVOLUTION, NLA)

@@ -1,4 +1,4 @@
-"""CarRacing: an expert that reads the true state, and agents that learn from it by pictures."""
+"""CarRacing: an expert that reads the true state, and agents of images that imitate it."""
 
 import dataclasses
 from typing import Any
@@ -32,7 +32,7 @@ from sensorium.training import (
 
 EXPERT = Recipe(
     name="carracing-teacher",
-    summary="An expert that reads where the road goes, by evolution; agents of pictures learn from it.",
+    summary="An expert that reads where the road goes, by evolution; agents of images learn from it.",
     policy=FeedForwardConfig((16,)),
     env="CarRacingRoad",
     stages=(
@@ -57,10 +57,14 @@ _IMITATION = Stage(
     "imitation",
     DaggerConfig(
         num_envs=16,
+        # After each 20 steps of an episode: with whole episodes it fails once the expert lets go
+        # (docs/experiments.md)
+        rollout_steps=20,
+        num_rounds=50,
         buffer_rounds=1,
         num_batches=1,
         batch_size=16,
-        num_steps=1000,
+        num_steps=20,
         window=20,
         beta_generations=80,
         action_noise=(0.1,),
@@ -76,16 +80,6 @@ _IMITATION = Stage(
     test_every=10,
     test_episodes=16,
 )
-
-
-CLONE = Recipe(
-    name="carracing-attention-agent-clone",
-    summary="AttentionAgent (3,667 parameters), taught by an expert that reads where the road goes.",
-    policy=AttentionAgentConfig(),
-    env="CarRacing",
-    stages=(_IMITATION,),
-)
-
 _PPO = _IMITATION.changed(
     name="ppo",
     trainer=PpoConfig(
@@ -107,33 +101,26 @@ _PPO = _IMITATION.changed(
     test_every=1,
     test_episodes=128,
 )
-ATTENTION_AGENT = dataclasses.replace(
-    CLONE,
+ATTENTION_AGENT = Recipe(
     name="carracing-attention-agent",
-    summary="AttentionAgent (3,667 parameters), taught, and then trained for the reward by PPO.",
+    summary="AttentionAgent (3,667 parameters): imitates an expert that reads the road, then PPO.",
+    policy=AttentionAgentConfig(),
+    env="CarRacing",
     stages=(_IMITATION, _PPO),
 )
 
 # Good on nine tracks of ten: what is left to learn is on the tenth, so three of four are of that kind
-EVOLVED = dataclasses.replace(
-    ATTENTION_AGENT,
-    name="carracing-attention-agent-evolved",
-    summary="AttentionAgent (3,667 parameters), which went on by evolution on the tracks that it found hard.",
-    stages=(
-        *ATTENTION_AGENT.stages,
-        _PPO.changed(
-            name="evolution",
-            trainer=EvolutionConfig(
-                strategy=StrategyConfig("pgpe", sigma=0.015, learning_rate=0.002),
-                population=64,
-                num_episodes=4,
-                replays=3,
-            ),
-            generations=48,
-            test_every=8,
-            test_episodes=256,
-        ),
+_EVOLUTION = _PPO.changed(
+    name="evolution",
+    trainer=EvolutionConfig(
+        strategy=StrategyConfig("pgpe", sigma=0.015, learning_rate=0.002),
+        population=64,
+        num_episodes=4,
+        replays=3,
     ),
+    generations=48,
+    test_every=8,
+    test_episodes=256,
 )
 
 # The features of its patches hold more than its controller makes of them (docs/experiments.md)
@@ -156,21 +143,17 @@ _DAGGER = _IMITATION.changed(
     test_every=2,
     test_episodes=256,
 )
-DAGGER = dataclasses.replace(
-    EVOLVED,
-    name="carracing-attention-agent-dagger",
-    summary="AttentionAgent (3,667 parameters), its controller trained anew by DAgger on all it visited.",
-    stages=(*EVOLVED.stages, _DAGGER),
-)
 
 # On a road much darker than it knows it attends elsewhere, and its controller can learn that, too. Drawn
 # a little further than it is asked for: what it finds hardest is at the end of the range
 COLOURS = dataclasses.replace(
-    DAGGER,
+    ATTENTION_AGENT,
     name="carracing-attention-agent-colours",
-    summary="AttentionAgent (3,667 parameters), then trained on where road and grass have other colours.",
+    summary="AttentionAgent, by more stages, and where road and grass have other colours: the best score.",
     stages=(
-        *DAGGER.stages,
+        *ATTENTION_AGENT.stages,
+        _EVOLUTION,
+        _DAGGER,
         _DAGGER.changed(
             name="colours",
             perturbation=OneOf((Colour(0.02), Colour(0.25), Colour(0.25))),
@@ -185,34 +168,20 @@ _PI_POLICY = VisionAttentionNeuronConfig(
 )
 _FINE: dict[str, Any] = {"learning_rate": 1e-3, "action_noise": (0.03,)}
 PI = dataclasses.replace(
-    CLONE,
+    ATTENTION_AGENT,
     name="carracing-pi",
-    summary="AttentionNeuron agent of pictures whose patches are in any order, taught likewise.",
+    summary="AttentionNeuron agent of images whose patches are in any order; imitates the same expert.",
     policy=_PI_POLICY,
     stages=(_IMITATION.changed(perturbation=HideRows(), **_FINE),),
 )
 
 
-NLA, NLA_PUBLISHED = (
-    dataclasses.replace(
-        PI,
-        name=name,
-        summary=f"The same with nonlinear attention, {form}.",
-        policy=dataclasses.replace(_PI_POLICY, key_map=key_map),
-        stages=(
-            _IMITATION.changed(
-                generations=60,
-                beta_generations=30,
-                perturbation=HideRows(),
-                test_episodes=32,
-                **_FINE,
-            ),
-        ),
-    )
-    for name, form, key_map in (
-        ("carracing-nla", "in its invariant form", KeyMap.NLA_INVARIANT),
-        ("carracing-nla-published", "as published (not invariant)", KeyMap.NLA_PUBLISHED),
-    )
+NLA = dataclasses.replace(
+    PI,
+    name="carracing-nla",
+    summary="The same with nonlinear attention in its invariant form.",
+    policy=dataclasses.replace(_PI_POLICY, key_map=KeyMap.NLA_INVARIANT),
+    stages=(PI.last.changed(generations=60, beta_generations=30, test_episodes=32),),
 )
 
 # With nonlinear keys: in the same time the loss falls further (docs/experiments.md)
@@ -236,51 +205,25 @@ PI_BACKGROUNDS = dataclasses.replace(
 )
 
 
-# AttentionAgent's authors trained three where grass is noise, which look at 5, 10 and 20 places
-_NOISE: dict[str, Any] = {"action_noise": (0.03,), "test_episodes": 32}
-NOISE_10 = dataclasses.replace(
-    CLONE,
+NOISE = dataclasses.replace(
+    ATTENTION_AGENT,
     name="carracing-noise-10",
     summary="AttentionAgent of 10 places, trained where grass is noise.",
     stages=(
         _IMITATION.changed(
-            generations=90, beta_generations=30, perturbation=NoiseBackground(), **_NOISE
-        ),
-    ),
-)
-
-NOISE_20 = dataclasses.replace(
-    CLONE,
-    name="carracing-noise-20",
-    summary="AttentionAgent of 20 places, trained where grass is noise.",
-    policy=AttentionAgentConfig(top=20),
-    stages=(
-        _IMITATION.changed(
-            generations=60, beta_generations=30, perturbation=NoiseBackground(), **_NOISE
-        ),
-    ),
-)
-
-# By itself one of five places does not find out where to look (docs/experiments.md)
-NOISE_5 = dataclasses.replace(
-    CLONE,
-    name="carracing-noise-5",
-    summary="AttentionAgent of 5 places where grass is noise, with the queries and keys of that of 20.",
-    policy=AttentionAgentConfig(top=5),
-    stages=(
-        NOISE_20.last.changed(policy=NOISE_20.policy),
-        _DAGGER.changed(
-            beta_generations=4,
+            generations=90,
+            beta_generations=30,
             perturbation=NoiseBackground(),
-            test_episodes=64,
+            action_noise=(0.03,),
+            test_episodes=32,
         ),
     ),
 )
 
 CONVOLUTIONAL = dataclasses.replace(
-    CLONE,
+    ATTENTION_AGENT,
     name="carracing-cnn",
-    summary="Convolutional agent (half as wide as that of Mnih et al. 2015), taught likewise.",
+    summary="Convolutional agent (half as wide as that of Mnih et al. 2015); imitates the same expert.",
     policy=ConvolutionalConfig(channels=(16, 32, 32), hidden_sizes=(256,)),
     stages=(_IMITATION.changed(generations=40, beta_generations=20, test_episodes=32, **_FINE),),
 )
@@ -292,22 +235,6 @@ NETRAND = dataclasses.replace(
     name="carracing-netrand",
     summary="The convolutional agent behind NetRand's random layer, without NetRand's loss on features.",
     stages=(CONVOLUTIONAL.last.changed(perturbation=RandomConvolution()),),
-)
-
-# Patches are compared pixel by pixel: behind most layers they show no road, so half of the episodes are plain
-NETRAND_ATTENTION = dataclasses.replace(
-    DAGGER,
-    name="carracing-netrand-attention-agent",
-    summary="AttentionAgent, its controller trained on behind NetRand's layer in half of the episodes.",
-    stages=(
-        *DAGGER.stages,
-        _DAGGER.changed(
-            name="netrand",
-            perturbation=OneOf((Colour(0.02), RandomConvolution())),
-            generations=12,
-            test_episodes=128,
-        ),
-    ),
 )
 
 # At rest it does not brake, and each of its actions lasts four frames: it learns in far fewer steps
@@ -341,20 +268,13 @@ PPO = Recipe(
 
 RECIPES = (
     EXPERT,
-    CLONE,
     ATTENTION_AGENT,
-    EVOLVED,
-    DAGGER,
     COLOURS,
     PI,
-    NLA,
-    NLA_PUBLISHED,
     PI_BACKGROUNDS,
-    NOISE_10,
-    NOISE_20,
-    NOISE_5,
+    NLA,
+    NOISE,
     CONVOLUTIONAL,
     NETRAND,
-    NETRAND_ATTENTION,
     PPO,
 )

@@ -87,13 +87,6 @@ PI_RESHUFFLE = dataclasses.replace(
     stages=(_GRADIENTS.changed(perturbation=Reshuffle(every=25)),),
 )
 
-PI_RESHUFFLE_100 = dataclasses.replace(
-    PI_RESHUFFLE,
-    name="cartpole-pi-reshuffle-100",
-    summary="The same, trained while its sensors are reshuffled every 100 steps.",
-    stages=(_GRADIENTS.changed(perturbation=Reshuffle(every=100)),),
-)
-
 NLA = dataclasses.replace(
     PI,
     name="cartpole-nla",
@@ -128,7 +121,6 @@ RECIPES = (
     PI_FEEDBACK,
     PI_BEST,
     PI_RESHUFFLE,
-    PI_RESHUFFLE_100,
     PI_EVOLUTION,
     NLA,
     NLA_PUBLISHED,

@@ -8,8 +8,6 @@ from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import read_published
 
 ENV = "gym:AntBulletEnv-v0"
-_TAUGHT = ("ant-pi-dagger", "ant-pi-dagger-wide", "ant-pi-coached", "ant-pi-evolved")
-"""Taught by an expert trained under shuffling, or by a coach; and the last of them evolved."""
 
 
 def authors(episodes: int, seed: int, out: Path) -> Result:
@@ -19,23 +17,20 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
 
 
 def table_4(episodes: int, seed: int, out: Path) -> Result:
-    """AN Table 4: experts, clones, and agents that learned from the reward or from those."""
-    clones = ("ant-pi-clone", "ant-pi-clone-large", "ant-pi-clone-wide")
-    learned = ("ant-pi", "ant-pi-large", "ant-pi-wide", "ant-pi-evolution")
-    agents = present("ant-fnn", "ant-coach", *clones, *learned, *_TAUGHT)
+    """AN Table 4: the expert, and agents that learned from it and from the reward."""
+    agents = present("ant-fnn", "ant-pi", "ant-pi-large", "ant-pi-evolved")
     return score_tables(agents, ENV, (Identity(), Shuffle()), AN_4, episodes, seed, out)
 
 
 def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
     """AN Table 6, the ant's column: reshuffled in mid-episode."""
     senses = tuple(Reshuffle(every) for every in (25, 50, 100, 200, 500))
-    agents = present("ant-pi", "ant-pi-large", "ant-pi-wide", *_TAUGHT)
+    agents = present("ant-pi", "ant-pi-large", "ant-pi-evolved")
     return score_tables(agents, ENV, senses, AN_6, episodes, seed, out)
 
 
 def nla_table_3(episodes: int, seed: int, out: Path) -> Result:
-    """NLA Table 3: the ant with each form of the layer, cloned alike, and taught alike by one that walks."""
-    clones = ("ant-pi-clone", "ant-nla-published-clone", "ant-nla-clone")
-    agents = present(*clones, "ant-pi", "ant-pi-dagger", "ant-nla-published", "ant-nla")
+    """NLA Table 3: the ant with linear and with nonlinear attention."""
+    agents = present("ant-pi", "ant-nla")
     paper = {**NLA_BASELINE, **NLA}
     return score_tables(agents, ENV, (Identity(), Shuffle()), paper, episodes, seed, out)

@@ -10,7 +10,7 @@ import { ant, cartpole, map, road } from "./world.js";
 
 const $ = (id) => document.getElementById(id);
 const LARGEST_FILE = 4 * 2 ** 20;
-const DEFAULT = "cartpole-pi-reshuffle-100";
+const DEFAULT = "cartpole-pi-reshuffle";
 const PRESETS = {
   five: { ...NO_CHANGES, agent: DEFAULT, wiring: 7 },
   fifteen: { ...NO_CHANGES, agent: DEFAULT, wiring: 7, noise: 10 },
