@@ -66,13 +66,13 @@ _IMITATION = Stage(
         batch_size=16,
         num_steps=20,
         window=20,
-        beta_generations=80,
+        beta_generations=45,
         action_noise=(0.1,),
         action_weights=_WEIGHTS,
         learning_rate=3e-3,
         ema_decay=0.99,
     ),
-    generations=150,
+    generations=90,
     perturbation=Colour(0.02),  # so that it learns no exact shade
     expert="carracing-teacher",
     training_reward=True,
@@ -211,8 +211,6 @@ NOISE = dataclasses.replace(
     summary="AttentionAgent of 10 places, trained where grass is noise.",
     stages=(
         _IMITATION.changed(
-            generations=90,
-            beta_generations=30,
             perturbation=NoiseBackground(),
             action_noise=(0.03,),
             test_episodes=32,
