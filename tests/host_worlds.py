@@ -39,7 +39,7 @@ class Walk(gymnasium.Env):
 
 
 class Mute(Walk):
-    """Has no picture of itself."""
+    """Has no image of itself."""
 
     def render(self):
         return None
@@ -98,8 +98,8 @@ class Unopenable(Walk):
             raise RuntimeError("no display")
 
 
-class Pictures(gymnasium.Env):
-    """A grey picture; the reward is its brightness times the action."""
+class Images(gymnasium.Env):
+    """A grey image; the reward is its brightness times the action."""
 
     def __init__(self, render_mode=None):
         self.observation_space = spaces.Box(0, 255, (4, 5, 3), np.uint8)
@@ -131,8 +131,8 @@ class Choices(Walk):
         return self.reading, reward, self.time == self.end, False, {}
 
 
-class Shades(Pictures):
-    """A grey picture; pays where the action says whether it is bright."""
+class Shades(Images):
+    """A grey image; pays where the action says whether it is bright."""
 
     def __init__(self, render_mode=None):
         super().__init__(render_mode)
@@ -150,7 +150,7 @@ class Shades(Pictures):
 
 
 class Drive(gymnasium.Env):
-    """Pictures as large as CarRacing's, of noise and grass; pays for steering."""
+    """Images as large as CarRacing's, of noise and grass; pays for steering."""
 
     def __init__(self, render_mode=None):
         self.observation_space = spaces.Box(0, 255, (96, 96, 3), np.uint8)
@@ -158,9 +158,9 @@ class Drive(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
-        picture = self.np_random.integers(0, 256, (96, 96, 3), np.uint8)
-        picture[:48] = 100, 202, 100
-        return picture, {}
+        image = self.np_random.integers(0, 256, (96, 96, 3), np.uint8)
+        image[:48] = 100, 202, 100
+        return image, {}
 
     def step(self, action):
         observation, _ = self.reset()
@@ -168,7 +168,7 @@ class Drive(gymnasium.Env):
 
 
 class Floats(Drive):
-    """Shows numbers from 0 to 1 where pictures are bytes."""
+    """Shows numbers from 0 to 1 where images are bytes."""
 
     def __init__(self, render_mode=None):
         super().__init__(render_mode)
@@ -200,7 +200,7 @@ class Pairs(Walk):
 
 
 VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Words, Pairs)
-for kind in (Walk, *VICES, Choices, Pictures, Shades, Drive, Floats, Unbounded):
+for kind in (Walk, *VICES, Choices, Images, Shades, Drive, Floats, Unbounded):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )

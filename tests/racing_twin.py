@@ -87,27 +87,27 @@ def pedals(env, rng):
     return np.array([np.clip(-1.5 * error + 0.5 * rng.normal(), -1, 1), 0.4 * (speed < 45), brake])
 
 
-def drive(seed, steps, pictures=False):
+def drive(seed, steps, images=False):
     """Drive both worlds; a `Compared` for each step, until either ends.
 
     Args:
         seed: Of the track and the driver.
         steps: At most.
-        pictures: Whether Gymnasium draws, which takes most of its time.
+        images: Whether Gymnasium draws, which takes most of its time.
     """
     env, _, drawn = theirs(seed)
     *_, state = ours(drawn)
-    if not pictures:
+    if not images:
         env._render = lambda mode: None
     rng = np.random.default_rng(seed)
     for _ in range(steps):
         action = pedals(env, rng)
         frame, reward, ended, _, _ = env.step(action)
         own_action = jnp.array([action[0], 2 * action[1] - 1, 2 * action[2] - 1], jnp.float32)
-        picture, state, own, terminated, _, _ = STEP(jax.random.key(0), state, own_action)
+        image, state, own, terminated, _, _ = STEP(jax.random.key(0), state, own_action)
         agreeing = same = math.nan
-        if pictures:
-            difference = np.abs(frame.astype(int) - np.asarray(picture)).max(-1)
+        if images:
+            difference = np.abs(frame.astype(int) - np.asarray(image)).max(-1)
             agreeing, same = (float((difference <= most).mean()) for most in (8, 2))
         yield Compared(
             rewards=(reward, float(own)),
@@ -133,7 +133,7 @@ def main():
 
     from sensorium.serialisation import write_json
 
-    runs = {seed: list(drive(seed, 600, pictures=True)) for seed in range(8)}
+    runs = {seed: list(drive(seed, 600, images=True)) for seed in range(8)}
     table = Table(title="CarRacing-v3 and ours, a careless driver")
     columns = (
         "seed", "return, theirs", "ours", "apart after 100 steps, mm", "300", "600",

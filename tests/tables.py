@@ -15,8 +15,8 @@ from sensorium.reproduce.counterparts import (
     AN_4,
     AN_5,
     AN_6,
+    IMAGES,
     NLA,
-    PICTURES,
     beside,
 )
 from sensorium.reproduce.published import Score
@@ -219,10 +219,10 @@ def own(*names):
 _AUTHORS_PI = {"carracing_pi": "the authors' weights"}
 
 
-def in_front_of_pictures():
+def in_front_of_images():
     """AN Table 5, the authors' weights and ours beside it."""
-    files = {file: f"background {file}" for file in PICTURES}
-    columns = {"plain": "none"} | {files[file]: name for file, name in PICTURES.items()}
+    files = {file: f"background {file}" for file in IMAGES}
+    columns = {"plain": "none"} | {files[file]: name for file, name in IMAGES.items()}
 
     def unshuffled(senses):
         return senses.removesuffix(" + shuffled").replace("shuffled", "plain")
@@ -250,15 +250,15 @@ def in_front_of_pictures():
     return measured(scores, columns, labels, papers)
 
 
-def one_in_front_of_pictures():
+def one_in_front_of_images():
     """The agent that learned in front of backgrounds, over 100 episodes, and the paper's."""
     senses = {"none": "shuffled"} | {
-        name: f"background {file} + shuffled" for file, name in PICTURES.items()
+        name: f"background {file} + shuffled" for file, name in IMAGES.items()
     }
     ours = {each["perturbation"]: score(each) for each in results("carracing_backgrounds")}
     paper = AN_5["carracing-pi"]
     rows = [[name, ours[each], str(paper[each])] for name, each in senses.items()]
-    return markdown(["picture", "ours", "paper"], rows)
+    return markdown(["image", "ours", "paper"], rows)
 
 
 def reshuffled_races():
@@ -365,8 +365,8 @@ TABLES = [
     (DOCS / "results.md", "nla-table-3", forms_of_attention, ("ant",)),
     (DOCS / "results.md", "nla-table-4", forms_of_attention, ("carracing",)),
     (DOCS / "worlds.md", "racing-authors", logged, ("racing",)),
-    (DOCS / "car_racing.md", "backgrounds", one_in_front_of_pictures, ()),
-    (DOCS / "car_racing.md", "table-5", in_front_of_pictures, ()),
+    (DOCS / "car_racing.md", "backgrounds", one_in_front_of_images, ()),
+    (DOCS / "car_racing.md", "table-5", in_front_of_images, ()),
     (DOCS / "car_racing.md", "table-6-racing", reshuffled_races, ()),
     (DOCS / "papers/attention_agent.md", "aa-tables", modified_races, ()),
     (DOCS / "papers/attention_agent.md", "aa-noise", races_in_noise, ()),

@@ -198,7 +198,7 @@ def test_show_writes_a_video_and_a_figure(agent_file, tmp_path):
     decoded = subprocess.run([get_ffmpeg_exe(), *decode], capture_output=True, check=True)
     frames = np.frombuffer(decoded.stdout, np.uint8).reshape(-1, 64, 64)
     assert 1 <= len(frames) <= 20
-    assert frames[0].std() > 10  # a picture, not a blank
+    assert frames[0].std() > 10  # an image, not a blank
     assert imageio.imread(tmp_path / "out.png").std() > 10
     assert {path.name for path in tmp_path.iterdir()} == {"out.mp4", "out.png"}
 

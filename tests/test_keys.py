@@ -63,7 +63,7 @@ def test_worlds_on_the_device(senses):
     assert not uses.twice()
 
 
-def test_worlds_of_pictures():
+def test_worlds_of_images():
     policy = EYES.build(WORLD.observation_spec, 2, jax.random.key(0))
     with watched() as uses:
         attention.trace_images(policy, WORLD, NoiseBackground(), jax.random.key(1), 3)

@@ -52,7 +52,7 @@ def test_a_pipe_and_a_device_are_written_to_and_stay_what_they_are(tmp_path):
     reader.start()
     with atomic_write(pipe) as file:
         file.write(b"-ew")
-        file.seek(0)  # as writers of pictures do
+        file.seek(0)  # as writers of images do
         file.write(b"n")
     reader.join()
     assert read == [b"new"]

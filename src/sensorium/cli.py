@@ -203,7 +203,7 @@ def show(
         seed: Any whole number from 0 on; decides the start and all noise.
         perturbation: What happens to the observations; by default sensors are reshuffled every 250 steps.
         plain: Perturb nothing.
-        backgrounds: One episode each: `scenes` for all that are drawn here, or a folder of pictures and
+        backgrounds: One episode each: `scenes` for all that are drawn here, or a folder of images and
             videos. --video and --figure then name folders.
     """
     from sensorium.analysis import show as analysis_show

@@ -54,7 +54,7 @@ class ExportError(SensoriumError, RuntimeError):
 
 
 class MessageError(SensoriumError, ValueError):
-    """A client of the demo sent what the page never sends, or a picture that is none."""
+    """A client of the demo sent what the page never sends, or an image that is none."""
 
 
 class MissingExtraError(SensoriumError, ImportError):

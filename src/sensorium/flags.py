@@ -17,12 +17,12 @@ class PerturbationFlags:
     """The perturbation that a set of flags asks for, in a fixed order.
 
     Sensors are dropped first, then copied, then noise is added, then some are silenced. The order is changed
-    last, so that the noise is somewhere among the sensors. Of pictures first the background changes, then
+    last, so that the noise is somewhere among the sensors. Of images first the background changes, then
     the modification, then patches are hidden, and their order is changed last.
     """
 
     shuffle: bool = False
-    """Put the sensors, or the patches of pictures, in a random order at the start of each episode."""
+    """Put the sensors, or the patches of images, in a random order at the start of each episode."""
     reshuffle_every: int | None = None
     """Put them in a new order every so many steps."""
     duplicate: int | None = None
@@ -36,9 +36,9 @@ class PerturbationFlags:
     silence: int | None = None
     """This many sensors read zero, others each episode."""
     occlude: float | None = None
-    """This share of the patches of pictures is black."""
+    """This share of the patches of images is black."""
     background: str | None = None
-    """A picture, a folder of them, a video, or hills, waves, mosaic or crossroads, where CarRacing has
+    """An image, a folder of them, a video, or hills, waves, mosaic or crossroads, where CarRacing has
     grass."""
     modify: str | None = None
     """What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars, blob or lane; or
@@ -48,7 +48,7 @@ class PerturbationFlags:
         """Make the perturbation.
 
         Args:
-            senses: What the world shows; pictures are shuffled by their patches.
+            senses: What the world shows; images are shuffled by their patches.
 
         Raises:
             ConfigError: A number is out of range.

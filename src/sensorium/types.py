@@ -38,7 +38,7 @@ Sensed = Observation | Image
 """What a world shows."""
 
 ObservationSpec = int | tuple[int, ...]
-"""What an agent is to be ready for: N scalar sensors, or pictures of a shape."""
+"""What an agent is to be ready for: N scalar sensors, or images of a shape."""
 
 Action = Float[Array, " A"]
 """What the agent does: numbers in [-1, 1], or the logits of choices."""
@@ -60,16 +60,16 @@ PyTree = Any
 
 
 def spec_of(shape: tuple[int, ...]) -> ObservationSpec:
-    """Of observations of a shape: N for (N,), the shape itself for pictures."""
+    """Of observations of a shape: N for (N,), the shape itself for images."""
     return shape[0] if len(shape) == 1 else shape
 
 
 def in_words(senses: ObservationSpec) -> str:
-    """What agents sense, for a sentence; arrays that are no pictures come with what can be done about it."""
+    """What agents sense, for a sentence; arrays that are no images come with what can be done about it."""
     if isinstance(senses, int):
         return f"{senses} scalar sensor(s)"
     if len(senses) == 3:
-        return f"pictures of shape {senses}"
+        return f"images of shape {senses}"
     return f"arrays of shape {senses}, of which gymnasium.wrappers.FlattenObservation makes scalar sensors"
 
 

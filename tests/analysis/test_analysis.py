@@ -6,7 +6,7 @@ import pytest
 
 from sensorium import recipes, registry
 from sensorium.analysis import figures, show
-from sensorium.analysis.traces import collect_codes, picture, trace_episode
+from sensorium.analysis.traces import collect_codes, image, trace_episode
 from sensorium.analysis.video import write_video
 from sensorium.envs import CartPoleSwingUpHarder, Perturbed
 from sensorium.errors import ConfigError
@@ -185,5 +185,5 @@ def test_a_world_of_ones_own_is_shown(policy, key, tmp_path, monkeypatch):
     monkeypatch.setitem(registry._parts, "Drawn", Drawn)
     world = make_world("Drawn")
     trace = trace_episode(policy, world, Identity(), key, 8)
-    assert picture(world, trace, 3).max() == picture(world, trace, 3).min() == 3
+    assert image(world, trace, 3).max() == image(world, trace, 3).min() == 3
     assert write_video(tmp_path / "own.mp4", trace, world, "own") == 4

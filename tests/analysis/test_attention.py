@@ -61,7 +61,7 @@ def test_video_and_figure_are_written(policy, episode, tmp_path):
     assert attention.write_image_video(tmp_path / "seen.mp4", policy, episode, "seen", 50) == 4
     frames = frames_of(str(tmp_path / "seen.mp4"), 496, 800)
     assert len(frames) == 4
-    # Some of the picture is dimmed and some is not
+    # Some of the image is dimmed and some is not
     assert frames[0, 30:400, 20:380].std() > 5
     attention.importance_figure(tmp_path / "seen.png", policy, episode, "seen")
     with Image.open(tmp_path / "seen.png") as figure:
@@ -100,14 +100,14 @@ def test_the_agents_own_number_of_patches_is_lit_the_best_whitest(policy, episod
 
 
 def test_each_background_has_a_video_of_its_own(tmp_path, capsys):
-    pictures = tmp_path / "pictures"
-    pictures.mkdir()
+    images = tmp_path / "images"
+    images.mkdir()
     for name, colour in (("red.png", (200, 30, 30)), ("blue.png", (30, 30, 200))):
-        Image.new("RGB", (8, 8), colour).save(pictures / name)
+        Image.new("RGB", (8, 8), colour).save(images / name)
     recipe = recipes.find("carracing-attention-agent")
     agent = Agent(recipe.draw_policy(jax.random.key(0)), recipe, {})
     wanted = dict(steps=4, seed=0, video=tmp_path / "videos", figure=None)
-    show(agent, **wanted, backgrounds=str(pictures))
+    show(agent, **wanted, backgrounds=str(images))
     said = capsys.readouterr().out
     assert said.index("background blue.png: return") < said.index("background red.png: return")
     means = {}
@@ -127,7 +127,7 @@ def test_what_cannot_be_shown_gets_one_sentence(tmp_path):
         with pytest.raises(ConfigError, match=match):
             show(Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}), **nothing | asked)
 
-    refused("carracing-pi", "not to pictures of shape", flags=PerturbationFlags(noise_channels=5))
+    refused("carracing-pi", "not to images of shape", flags=PerturbationFlags(noise_channels=5))
     refused(
         "carracing-pi",
         "reshuffle_every must be at least 1",
@@ -144,7 +144,7 @@ def test_what_cannot_be_shown_gets_one_sentence(tmp_path):
     refused("carracing-pi", "nothing to use as background", backgrounds=str(tmp_path))
     refused(
         "cartpole-pi",
-        "'background hills' happens to pictures",
+        "'background hills' happens to images",
         flags=PerturbationFlags(background="hills"),
     )
     refused(

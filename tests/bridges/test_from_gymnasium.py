@@ -32,20 +32,20 @@ def test_actions_are_mapped_to_what_the_environment_takes():
     assert make_world("gym:CartPole-v1").to_env_actions(actions).tolist() == [0, 0, 1]
 
 
-def test_pictures_have_a_shape_but_no_sensors():
-    world = make_world(WORLDS.format("Pictures"))
+def test_images_have_a_shape_but_no_sensors():
+    world = make_world(WORLDS.format("Images"))
     assert world.observation_shape == (4, 5, 3)
-    with pytest.raises(ConfigError, match=r"pictures of shape \(4, 5, 3\); an agent of scalar"):
+    with pytest.raises(ConfigError, match=r"images of shape \(4, 5, 3\); an agent of scalar"):
         _ = world.num_sensors
-    with pytest.raises(ConfigError, match="'3 copies' happens to scalar sensors, not to pictures"):
-        make_world(WORLDS.format("Pictures"), Duplicate(3))
+    with pytest.raises(ConfigError, match="'3 copies' happens to scalar sensors, not to images"):
+        make_world(WORLDS.format("Images"), Duplicate(3))
 
 
 @pytest.mark.parametrize(
     ("name", "error", "sentence"),
     [
         ("gym:Pendulm-v1", UnknownNameError, "did you mean 'Pendulum-v1'"),
-        ("gym:tests.host_worlds:Floats-v0", ConfigError, "pictures of float32; .* need uint8"),
+        ("gym:tests.host_worlds:Floats-v0", ConfigError, "images of float32; .* need uint8"),
         ("gym:tests.host_worlds:Words-v0", ConfigError, "observes a Dict; .*FlattenObservation"),
         ("gym:tests.host_worlds:Pairs-v0", ConfigError, "takes actions of a Tuple"),
         ("gym:no_such_module:Thing-v0", ConfigError, "Gymnasium cannot open no_such_module:Thing"),

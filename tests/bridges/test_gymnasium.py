@@ -135,7 +135,7 @@ def test_seeds_decide_the_start(env):
     assert np.abs(env.reset()[0] - env.reset()[0]).max() > 0
 
 
-def test_pictures_show_the_cart_where_it_is(env):
+def test_images_show_the_cart_where_it_is(env):
     env.reset(seed=0)
     before = env.render()
     assert before.shape == (400, 600, 3)
@@ -204,11 +204,11 @@ def test_only_flat_boxes_can_be_perturbed():
         PerturbObservation(gymnasium.make("FrozenLake-v1"), Shuffle())
 
 
-def test_only_pictures_of_bytes_can_be_perturbed():
+def test_only_images_of_bytes_can_be_perturbed():
     racing = gymnasium.make("sensorium/CarRacing-v0")
     floats = gymnasium.spaces.Box(0.0, 1.0, (96, 96, 3))
     env = gymnasium.wrappers.TransformObservation(racing, lambda frame: frame / 255, floats)
-    with pytest.raises(ConfigError, match=r"needs pictures of uint8; .* float32"):
+    with pytest.raises(ConfigError, match=r"needs images of uint8; .* float32"):
         PerturbObservation(env, ShufflePatches())
 
 

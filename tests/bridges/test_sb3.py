@@ -163,7 +163,7 @@ def test_stable_baselines_evaluates_an_agent_of_ours(run):
         ({"start": "ant-fnn"}, "cannot start the stage 'ppo'"),
         ({"env": "gym:CartPole-v1"}, "CartPole-v1 takes Discrete"),
         ({"env": "gym:tests.host_worlds:Unbounded-v0"}, "Unbounded-v0 takes Box"),
-        ({"env": "gym:tests.host_worlds:Pictures-v0"}, "pictures"),
+        ({"env": "gym:tests.host_worlds:Images-v0"}, "images"),
         ({"env": "CartPoleSwingUpHarder"}, "jerk_penalty is for worlds on the host"),
     ],
 )

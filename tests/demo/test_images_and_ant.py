@@ -28,9 +28,9 @@ def look(session):
     return header | arrays
 
 
-def file_of(picture, kind="PNG"):
+def file_of(image, kind="PNG"):
     file = io.BytesIO()
-    Image.fromarray(picture).save(file, kind)
+    Image.fromarray(image).save(file, kind)
     return file.getvalue()
 
 
@@ -84,20 +84,20 @@ def test_patches_are_hidden_and_backgrounds_painted(start):
 
 
 def test_images_are_modified_as_the_package_does(start):
-    """What arrives is what `MODIFICATIONS` of the same name makes of the picture, in their order."""
+    """What arrives is what `MODIFICATIONS` of the same name makes of the image, in their order."""
     session = start(AGENT, seed=5)
     assert set(CHANGES) == {"", *MODIFICATIONS} - {"noise"}
     key = jax.random.key(5)
     for name in CHANGES[1:]:
         session.advance(1)
-        picture = look(session)["image"]
+        image = look(session)["image"]
         send(session, "set", {"modify": name, "background": "", "hidden": ()})
         session.advance(1)  # the agent gets the image from before the step
         change = MODIFICATIONS[name]
         state = session._rewired.state[2][1][CHANGES.index(name)]
-        expected, _ = change.apply(key, state, jnp.asarray(picture))
+        expected, _ = change.apply(key, state, jnp.asarray(image))
         np.testing.assert_array_equal(look(session)["arrived"], expected)
-        assert not np.array_equal(expected, picture), name
+        assert not np.array_equal(expected, image), name
         send(session, "set", {"background": "hills", "hidden": (0,)})
         before = jnp.asarray(look(session)["image"])
         session.advance(1)
@@ -128,13 +128,13 @@ def test_the_ant_walks_with_shuffled_sensors_and_the_baseline_does_not(start):
     session.advance(2)
 
 
-def test_pictures_are_cut_to_fill(monkeypatch):
+def test_images_are_cut_to_fill(monkeypatch):
     wide = np.zeros((50, 200, 3), np.uint8)
     wide[:, 75:125] = 200
     for kind in ("PNG", "JPEG", "WEBP", "BMP", "GIF"):
-        picture = upload.decode(file_of(wide, kind), 96, 96)
-        assert picture.shape == (96, 96, 3)
-        assert picture[20:70, 20:70].mean() == pytest.approx(200, abs=4)
+        image = upload.decode(file_of(wide, kind), 96, 96)
+        assert image.shape == (96, 96, 3)
+        assert image[20:70, 20:70].mean() == pytest.approx(200, abs=4)
     monkeypatch.setattr(upload, "_MOST_PIXELS", 9_999)
     with pytest.raises(MessageError, match="pixels"):
         upload.decode(file_of(wide), 96, 96)
@@ -147,7 +147,7 @@ def test_decompression_bombs_are_refused():
     bomb = io.BytesIO()
     Image.new("1", (40_000, 30_000)).save(bomb, "PNG")
     assert len(bomb.getvalue()) < upload.LARGEST_FILE
-    with pytest.raises(MessageError, match=r"pixels|too large|no picture"):
+    with pytest.raises(MessageError, match=r"pixels|too large|no image"):
         upload.decode(bomb.getvalue(), 96, 96)
 
 

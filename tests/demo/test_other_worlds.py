@@ -70,7 +70,7 @@ def test_of_one_that_cannot_draw_itself_the_sensors_are_shown(start_in, name, ca
     assert ("no graphics library" in caplog.text) == (name == "Undrawable")
 
 
-def test_large_pictures_are_sent_smaller(start_in):
+def test_large_images_are_sent_smaller(start_in):
     pytest.importorskip("pygame", reason="Gymnasium draws its worlds with pygame")
     session = start_in("gym:Pendulum-v1")
     session.advance(5)
@@ -157,7 +157,7 @@ def cars():
 
 
 def test_our_agents_drive_gymnasiums_own_car_racing(cars, catalog, tmp_path):
-    """The agent of our CarRacing, in pictures that another simulator has drawn."""
+    """The agent of our CarRacing, in images that another simulator has drawn."""
     agent = catalog.actors("carracing-attention-agent").agent
     recipe = dataclasses.replace(agent.recipe, env=cars)
     Agent(agent.policy, recipe, {}).save(tmp_path / "mine.safetensors")

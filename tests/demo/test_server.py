@@ -121,7 +121,7 @@ def test_hostile_messages_are_refused_and_logged(port, connect, caplog):
         ):
             client.socket.send(text)
             assert client.until(lambda got: "error" in got)["error"]
-        client.socket.send(b"no picture")
+        client.socket.send(b"no image")
         assert "no background" in client.until(lambda got: "error" in got)["error"]
         client.until(lambda got: "frame" in got)
         with pytest.raises(websockets.exceptions.ConnectionClosed) as closed:

@@ -1,4 +1,4 @@
-"""CarRacing side by side with Gymnasium's CarRacing-v3: tracks, driving, rewards, pictures."""
+"""CarRacing side by side with Gymnasium's CarRacing-v3: tracks, driving, rewards, images."""
 
 import importlib.util
 
@@ -13,7 +13,7 @@ from sensorium.envs import CarRacing, make
 from sensorium.errors import ConfigError
 from sensorium.perturbations import SCENES, Background, Shuffle, ShufflePatches, compose
 from sensorium.perturbations.patches import to_patches
-from tests.perturbations.test_pictures import is_grass
+from tests.perturbations.test_images import is_grass
 from tests.racing_twin import LAY, STEP, WORLD, Recorded, drive, open_theirs, ours, theirs
 
 needs_gymnasium = pytest.mark.skipif(
@@ -71,8 +71,8 @@ def test_a_careless_driver_earns_the_same_step_by_step(seed):
 
 
 @needs_gymnasium
-def test_pictures_agree():
-    driven = [list(drive(seed, 100, pictures=True)) for seed in (1, 3)]
+def test_images_agree():
+    driven = [list(drive(seed, 100, images=True)) for seed in (1, 3)]
     shares = np.array([[step.agreeing for step in steps] for steps in driven])
     same = np.array([[step.same for step in steps] for steps in driven])
     assert shares[:, 50:].mean() > 0.975
@@ -122,12 +122,12 @@ def test_patience_ends_the_episode_of_one_who_stands_still():
     assert int(jnp.argmax(ended)) == 1 + 20
 
 
-def test_it_shows_pictures_and_says_so():
+def test_it_shows_images_and_says_so():
     world = make("CarRacing")
     observation, _ = world.reset(jax.random.key(0))
     assert observation.shape == world.observation_shape == (96, 96, 3)
     assert observation.dtype == jnp.uint8
-    with pytest.raises(ConfigError, match=r"pictures of shape \(96, 96, 3\)"):
+    with pytest.raises(ConfigError, match=r"images of shape \(96, 96, 3\)"):
         _ = world.num_sensors
     with pytest.raises(ConfigError, match="no scalar sensors"):
         _ = make("CarRacing", Shuffle()).num_sensors
@@ -142,7 +142,7 @@ def test_gymnasium_knows_it():
 
 
 @needs_gymnasium
-def test_perturbations_of_pictures_wrap_gymnasiums_own_world():
+def test_perturbations_of_images_wrap_gymnasiums_own_world():
     scene = compose(Background("hills"), ShufflePatches())
     env = PerturbObservation(open_theirs(), scene)
     bare = open_theirs()
@@ -155,7 +155,7 @@ def test_perturbations_of_pictures_wrap_gymnasiums_own_world():
     assert grass.mean() > 0.3
     behind = np.asarray(SCENES["hills"](96, 96))
     expected = np.where(grass[..., None], behind, true)
-    patches = [np.asarray(to_patches(jnp.asarray(picture), 6)) for picture in (shown, expected)]
+    patches = [np.asarray(to_patches(jnp.asarray(image), 6)) for image in (shown, expected)]
     assert sorted(p.tobytes() for p in patches[0]) == sorted(p.tobytes() for p in patches[1])
     again = env.reset(seed=1)[0]
     assert (again == env.reset(seed=1)[0]).all()
@@ -165,7 +165,7 @@ def test_the_road_in_numbers_is_the_same_world():
     roads = make("CarRacingRoad")
     key = jax.random.key(4)
     numbers, by_road = roads.reset(key)
-    _, by_picture = WORLD.reset(key)
+    _, by_image = WORLD.reset(key)
     assert numbers.shape == roads.observation_shape == (len(roads.sensor_names),)
     actions = jax.random.uniform(jax.random.key(5), (40, 3), minval=-0.5, maxval=0.5)
 
@@ -176,7 +176,7 @@ def test_the_road_in_numbers_is_the_same_world():
 
         return jax.jit(lambda state: jax.lax.scan(step, state, actions)[1])(state)
 
-    drives = drive(roads, by_road), drive(WORLD, by_picture)
+    drives = drive(roads, by_road), drive(WORLD, by_image)
     jax.tree.map(lambda *pair: np.testing.assert_allclose(*pair, atol=1e-4), *drives)
 
 

@@ -14,11 +14,11 @@ from sensorium.layers.patch_attention import patch_importance
 from sensorium.layers.top_places import top_places
 
 
-def written_out(layer, picture):
-    rows, columns = layer.grid(*picture.shape[:2])
+def written_out(layer, image):
+    rows, columns = layer.grid(*image.shape[:2])
     size, stride = layer.patch_size, layer.stride
     cut = [
-        picture[r * stride : r * stride + size, c * stride : c * stride + size].reshape(-1) / 255
+        image[r * stride : r * stride + size, c * stride : c * stride + size].reshape(-1) / 255
         for r in range(rows)
         for c in range(columns)
     ]
@@ -50,9 +50,9 @@ def test_votes_are_the_column_sums_of_the_formula(size, stride, height, width, c
         scale=0.5,
         key=jax.random.key(seed),
     )
-    picture = np.random.default_rng(seed).integers(0, 256, (height, width, channels), np.uint8)
-    counted = np.asarray(eqx.filter_jit(layer)(picture))
-    np.testing.assert_allclose(counted, written_out(layer, picture), rtol=2e-3, atol=2e-4)
+    image = np.random.default_rng(seed).integers(0, 256, (height, width, channels), np.uint8)
+    counted = np.asarray(eqx.filter_jit(layer)(image))
+    np.testing.assert_allclose(counted, written_out(layer, image), rtol=2e-3, atol=2e-4)
     assert counted.sum() == pytest.approx(len(counted), rel=1e-4)
     assert layer.centres(height, width).shape == (len(counted), 2)
 
@@ -61,8 +61,8 @@ def test_scores_of_any_size_do_not_overflow():
     layer = PatchAttention(
         channels=3, patch_size=7, stride=4, message_size=4, scale=1e-6, key=jax.random.key(0)
     )
-    picture = jax.random.randint(jax.random.key(1), (96, 96, 3), 0, 256).astype(jnp.uint8)
-    counted = layer(picture)
+    image = jax.random.randint(jax.random.key(1), (96, 96, 3), 0, 256).astype(jnp.uint8)
+    counted = layer(image)
     assert counted.shape == (529,)
     assert bool(jnp.all(jnp.isfinite(counted)))
     assert float(jnp.sum(counted)) == pytest.approx(529, rel=1e-4)
@@ -78,7 +78,7 @@ def test_centres_are_in_the_middle_of_patches():
     assert centres[-1].tolist() == [91, 91]
 
 
-def test_a_picture_smaller_than_a_patch_is_refused():
+def test_a_image_smaller_than_a_patch_is_refused():
     layer = PatchAttention(
         channels=1, patch_size=7, stride=4, message_size=4, scale=2.0, key=jax.random.key(0)
     )

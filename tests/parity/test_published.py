@@ -142,7 +142,7 @@ def test_an_agent_of_2020_whose_file_has_another_order(reference):
         zoo.read_published("carracing_attention_agent_2020", path)
 
 
-def test_the_agent_of_pictures_drives_as_the_authors_whatever_the_order_of_patches(reference):
+def test_the_agent_of_images_drives_as_the_authors_whatever_the_order_of_patches(reference):
     golden = reference("golden", "carracing_pi")
     policy = zoo.read_published("carracing_pi", reference.path("weights", "carracing_pi"))
 

@@ -251,7 +251,7 @@ def test_sensors_of_different_numbers_are_trained_with(env, monkeypatch):
     ("parts", "what"),
     [
         ((), "at least one"),
-        ((Identity(), ShufflePatches()), "happens to pictures"),
+        ((Identity(), ShufflePatches()), "happens to images"),
     ],
 )
 def test_one_of_nothing_or_of_unlike_ones_is_an_error(parts, what):

@@ -24,19 +24,19 @@ ALWAYS = RandomConvolution(alpha=0.0, every=0)
 
 
 @pytest.fixture(scope="module")
-def picture():
+def image():
     # Surfaces of eight colours, 8 x 12 pixels each: the corners of the cube of all colours
     colours = np.stack(np.meshgrid(*[[0, 255]] * 3), -1).reshape(2, 4, 3)
     return jnp.asarray(colours.repeat(12, 0).repeat(8, 1).astype(np.uint8))
 
 
-def live(perturbation, picture, steps=1, seed=0):
+def live(perturbation, image, steps=1, seed=0):
     """What is shown in an episode, and what it was drawn with."""
     key = jax.random.key(seed)
-    state = perturbation.init(key, picture.shape)
+    state = perturbation.init(key, image.shape)
     shown, states = [], []
     for step in range(steps):
-        seen, state = perturbation.apply(jax.random.fold_in(key, step), state, picture)
+        seen, state = perturbation.apply(jax.random.fold_in(key, step), state, image)
         shown.append(np.asarray(seen))
         states.append(state)
     return shown, states
@@ -49,13 +49,13 @@ def test_contract(perturbation):
     check_perturbation(perturbation, SHAPE)
 
 
-def test_it_is_the_convolution_that_was_drawn(picture):
-    (shown,), (state,) = live(ALWAYS, picture)
-    assert shown.shape == picture.shape
+def test_it_is_the_convolution_that_was_drawn(image):
+    (shown,), (state,) = live(ALWAYS, image)
+    assert shown.shape == image.shape
     assert shown.dtype == np.uint8
     # By hand, at one place: nine neighbours, three colours
     kernel, row, column = np.asarray(state.kernel), 12, 8
-    around = np.asarray(picture, np.float64)[row - 1 : row + 2, column - 1 : column + 2]
+    around = np.asarray(image, np.float64)[row - 1 : row + 2, column - 1 : column + 2]
     raw = np.einsum("ijc,ijco->o", around, kernel)
     even = kernel.sum((0, 1))
     low = 255 * np.minimum(even, 0).sum(0)
@@ -64,9 +64,9 @@ def test_it_is_the_convolution_that_was_drawn(picture):
     np.testing.assert_allclose(shown[row, column], expected, atol=0.51)
 
 
-def test_even_surfaces_use_all_of_the_range_and_never_leave_it(picture):
+def test_even_surfaces_use_all_of_the_range_and_never_leave_it(image):
     for seed in range(5):
-        (shown,), _ = live(ALWAYS, picture, seed=seed)
+        (shown,), _ = live(ALWAYS, image, seed=seed)
         inside = shown[6::12, 4::8]  # one pixel of each surface
         np.testing.assert_array_equal(inside.min((0, 1)), 0)
         np.testing.assert_array_equal(inside.max((0, 1)), 255)
@@ -81,42 +81,42 @@ def test_weights_are_xavier_normal():
     assert kernels.std() == pytest.approx((2 / (27 + 27)) ** 0.5, rel=0.01)
 
 
-def test_a_key_decides_all(picture):
-    once, again = (live(ALWAYS, picture, 3, seed=4)[0] for _ in range(2))
+def test_a_key_decides_all(image):
+    once, again = (live(ALWAYS, image, 3, seed=4)[0] for _ in range(2))
     np.testing.assert_array_equal(once, again)
-    assert (live(ALWAYS, picture, seed=5)[0][0] != once[0]).any()
+    assert (live(ALWAYS, image, seed=5)[0][0] != once[0]).any()
 
 
-def test_weights_are_drawn_when_it_is_time(picture):
-    shown, _ = live(ALWAYS, picture, 6)
+def test_weights_are_drawn_when_it_is_time(image):
+    shown, _ = live(ALWAYS, image, 6)
     assert all((frame == shown[0]).all() for frame in shown)
-    shown, _ = live(RandomConvolution(alpha=0.0, every=1), picture, 4)
+    shown, _ = live(RandomConvolution(alpha=0.0, every=1), image, 4)
     assert all((now != then).any() for then, now in itertools.pairwise(shown))
-    shown, _ = live(RandomConvolution(alpha=0.0, every=3), picture, 9)
+    shown, _ = live(RandomConvolution(alpha=0.0, every=3), image, 9)
     assert all((shown[step] == shown[step - step % 3]).all() for step in range(9))
     assert (shown[3] != shown[0]).any()
     assert (shown[6] != shown[3]).any()
 
 
-def test_the_plain_picture_is_seen_with_probability_alpha(picture):
-    for frame in live(RandomConvolution(alpha=1.0, every=1), picture, 4)[0]:
-        np.testing.assert_array_equal(frame, picture)
+def test_the_plain_image_is_seen_with_probability_alpha(image):
+    for frame in live(RandomConvolution(alpha=1.0, every=1), image, 4)[0]:
+        np.testing.assert_array_equal(frame, image)
     draw = jax.vmap(lambda key: RandomConvolution(alpha=0.1).init(key, SHAPE).plain)
     share = np.asarray(draw(jax.random.split(jax.random.key(1), 4000))).mean()
     assert share == pytest.approx(0.1, abs=0.02)
-    shown, states = live(RandomConvolution(alpha=0.5, every=1), picture, 30)
+    shown, states = live(RandomConvolution(alpha=0.5, every=1), image, 30)
     plain = [bool(state.plain) for state in states]
     assert 5 < sum(plain) < 25  # new at each draw, not once an episode
-    assert [(frame == picture).all() for frame in shown] == plain
+    assert [(frame == image).all() for frame in shown] == plain
 
 
-def test_floats_are_treated_as_bytes_are(picture):
-    (floats,), _ = live(ALWAYS, picture.astype(jnp.float32))
+def test_floats_are_treated_as_bytes_are(image):
+    (floats,), _ = live(ALWAYS, image.astype(jnp.float32))
     assert floats.dtype == np.float32
-    np.testing.assert_array_equal(floats, live(ALWAYS, picture)[0][0])
+    np.testing.assert_array_equal(floats, live(ALWAYS, image)[0][0])
 
 
-def test_it_stands_before_any_world_of_pictures():
+def test_it_stands_before_any_world_of_images():
     world = Perturbed(CarRacing(), RandomConvolution(alpha=0.0))
     observation, state = world.reset(jax.random.key(0))
     plain, _ = CarRacing().reset(jax.random.key(0))
@@ -147,7 +147,7 @@ def test_names_and_flags():
     [
         (
             lambda: RandomConvolution().output_spec((96, 96, 1)),
-            "'random convolution' happens to pictures of red, green and blue, not of 1 channel",
+            "'random convolution' happens to images of red, green and blue, not of 1 channel",
         ),
         (lambda: RandomConvolution().output_spec(5), "not to 5 scalar sensor"),
         (lambda: compose(RandomConvolution()).init(jax.random.key(0), 5), "not to 5 scalar"),

@@ -35,7 +35,7 @@ def test_it_has_the_papers_number_of_parameters():
 
 
 def test_it_acts_on_places_alone():
-    # A picture in other colours with the same votes: the projections only see the first channel
+    # An image in other colours with the same votes: the projections only see the first channel
     policy = agent()
     mask = jnp.tile(jnp.array([1.0, 0.0, 0.0]), 49)
     policy = eqx.tree_at(
@@ -43,23 +43,23 @@ def test_it_acts_on_places_alone():
         policy,
         replace_fn=lambda weight: weight * mask,
     )
-    picture = jax.random.randint(jax.random.key(1), SENSES, 0, 256).astype(jnp.uint8)
-    recoloured = picture.at[..., 1:].set(7)
+    image = jax.random.randint(jax.random.key(1), SENSES, 0, 256).astype(jnp.uint8)
+    recoloured = image.at[..., 1:].set(7)
     carry = policy.initial_carry(SENSES)
-    action, _, trace = policy.step(picture, carry)
+    action, _, trace = policy.step(image, carry)
     other, _, _ = policy.step(recoloured, carry)
     np.testing.assert_array_equal(action, other)
     assert trace.attention.shape == (1, 529)
-    moved, _, _ = policy.step(jnp.roll(picture, 40, 0), carry)
+    moved, _, _ = policy.step(jnp.roll(image, 40, 0), carry)
     assert not np.allclose(action, moved)
 
 
 def test_told_of_more_places_it_acts_as_before_and_of_fewer_on_the_best():
     policy = agent()
-    picture = jax.random.randint(jax.random.key(1), SENSES, 0, 256).astype(jnp.uint8)
+    image = jax.random.randint(jax.random.key(1), SENSES, 0, 256).astype(jnp.uint8)
 
     def act(policy):
-        action, _, _ = policy.step(picture, policy.initial_carry(SENSES))
+        action, _, _ = policy.step(image, policy.initial_carry(SENSES))
         return np.asarray(action)
 
     more, fewer = policy.with_top(25), policy.with_top(4)
@@ -98,8 +98,8 @@ def test_it_drives_in_the_engine():
 @pytest.mark.parametrize(
     ("senses", "settings", "sentence"),
     [
-        (5, {}, "sees pictures of height x width x 3, not 5"),
-        ((96, 96, 1), {}, r"height x width x 3, not pictures of shape \(96, 96, 1\)"),
+        (5, {}, "sees images of height x width x 3, not 5"),
+        ((96, 96, 1), {}, r"height x width x 3, not images of shape \(96, 96, 1\)"),
         ((5, 96, 3), {}, "smaller than a patch of 7"),
         ((7, 11, 3), {}, "has 2 patches, fewer than the 10"),
         (SENSES, {"stride": 0}, "at least 1"),
@@ -112,7 +112,7 @@ def test_what_it_cannot_look_at_is_refused(senses, settings, sentence):
 
 
 @pytest.mark.parametrize(
-    ("picture", "sentence"),
+    ("image", "sentence"),
     [
         (np.zeros((96, 96, 3)), "got dtype float64; multiply by 255 and convert it first"),
         (np.full((96, 96, 3), 90, np.float32), "got dtype float32; convert it first"),
@@ -125,13 +125,13 @@ def test_what_it_cannot_look_at_is_refused(senses, settings, sentence):
         ([[1], [1, 2]], "not rows of several lengths"),
     ],
 )
-def test_a_picture_that_it_cannot_see_is_refused(picture, sentence):
+def test_a_image_that_it_cannot_see_is_refused(image, sentence):
     policy = agent()
     with pytest.raises(ObservationError, match=sentence):
-        policy(picture, policy.initial_carry(SENSES))
+        policy(image, policy.initial_carry(SENSES))
 
 
 @pytest.mark.parametrize("config", [AttentionNeuronConfig(), FeedForwardConfig()])
-def test_agents_of_scalar_sensors_refuse_pictures(config):
-    with pytest.raises(ConfigError, match="cannot see pictures of shape"):
+def test_agents_of_scalar_sensors_refuse_images(config):
+    with pytest.raises(ConfigError, match="cannot see images of shape"):
         config.build(SENSES, 3, jax.random.key(0))

@@ -38,41 +38,41 @@ def test_it_has_the_papers_sizes():
 @pytest.mark.parametrize(("size", "stride"), [(3, 2), (3, 1), (4, 2), (8, 4)])
 def test_a_convolution_is_what_numpy_says(size, stride):
     layer = Convolution(2, 3, size, stride, key=jax.random.key(0))
-    picture = np.random.default_rng(0).normal(size=(12, 15, 2)).astype(np.float32)
-    windows = np.lib.stride_tricks.sliding_window_view(picture, (size, size), (0, 1))
+    image = np.random.default_rng(0).normal(size=(12, 15, 2)).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(image, (size, size), (0, 1))
     expected = np.einsum("rsbij,abij->rsa", windows[::stride, ::stride], layer.weight)
-    seen = layer(jnp.asarray(picture))
+    seen = layer(jnp.asarray(image))
     assert seen.shape == expected.shape
     np.testing.assert_allclose(seen, expected, atol=1e-5)
 
 
 def test_actions_are_in_range_and_depend_on_where_things_are():
     policy = agent()
-    picture = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
-    action, carry = policy(picture, policy.initial_carry(SENSES))
+    image = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
+    action, carry = policy(image, policy.initial_carry(SENSES))
     assert action.shape == (3,)
     assert carry == ()
     assert jnp.all(jnp.abs(action) <= 1)
-    moved, _ = policy(jnp.roll(picture, 40, 0), carry)
+    moved, _ = policy(jnp.roll(image, 40, 0), carry)
     assert not np.allclose(action, moved)
     loud = jax.tree.map(lambda leaf: 100 * leaf, agent(dataclasses.replace(SMALL, clipped=True)))
-    assert set(np.abs(loud(picture, ())[0])) == {1.0}
+    assert set(np.abs(loud(image, ())[0])) == {1.0}
 
 
 def test_a_batch_is_each_by_itself():
     policy = agent()
-    pictures = jax.random.bits(jax.random.key(1), (4, *SENSES), jnp.uint8)
-    together, _, _ = jax.vmap(policy.step, in_axes=(0, None))(pictures, ())
-    for picture, action in zip(pictures, together, strict=True):
-        np.testing.assert_allclose(policy(picture, ())[0], action, atol=1e-5)
+    images = jax.random.bits(jax.random.key(1), (4, *SENSES), jnp.uint8)
+    together, _, _ = jax.vmap(policy.step, in_axes=(0, None))(images, ())
+    for image, action in zip(images, together, strict=True):
+        np.testing.assert_allclose(policy(image, ())[0], action, atol=1e-5)
 
 
 def test_its_gradient_is_the_slope():
     policy = agent()
-    picture = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
+    image = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
 
     def loss(policy):
-        return jnp.sum(policy.step(picture, ())[0] ** 2)
+        return jnp.sum(policy.step(image, ())[0] ** 2)
 
     gradient = jax.grad(loss)(policy)
     for leaf in jax.tree.leaves(gradient):
@@ -98,7 +98,7 @@ def test_it_drives_in_the_engines(monkeypatch):
 
 
 def test_it_acts_in_worlds_on_the_host():
-    world = make_world("gym:tests.host_worlds:Pictures-v0")
+    world = make_world("gym:tests.host_worlds:Images-v0")
     small = ConvolutionalConfig(channels=(2,), windows=(3,), strides=(1,), hidden_sizes=())
     policy = small.build(world.observation_spec, world.num_actions, jax.random.key(0))
     with HostEngine(world, workers=1) as engine:
@@ -115,14 +115,14 @@ def test_it_comes_back_from_a_file(tmp_path):
     Agent(policy, recipe, {}).save(tmp_path / "agent.safetensors")
     again = load(tmp_path / "agent.safetensors")
     assert again.recipe == recipe
-    picture = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
-    np.testing.assert_array_equal(policy(picture, ())[0], again(picture, ())[0])
+    image = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
+    np.testing.assert_array_equal(policy(image, ())[0], again(image, ())[0])
 
 
 @pytest.mark.parametrize(
     ("senses", "settings", "sentence"),
     [
-        (5, {}, "sees pictures of height x width x channels, not 5"),
+        (5, {}, "sees images of height x width x channels, not 5"),
         ((20, 96, 3), {}, "20 x 96 are too small for convolutions with windows of 8, 4, 3"),
         (SENSES, {"strides": (4, 2)}, "as many channels as windows and strides, got 3, 3 and 2"),
         (SENSES, {"strides": (4, 2, 0)}, "at least 1"),
@@ -134,7 +134,7 @@ def test_what_it_cannot_be_is_refused(senses, settings, sentence):
         ConvolutionalConfig(**settings).build(senses, 3, jax.random.key(0))
 
 
-def test_other_pictures_are_refused():
+def test_other_images_are_refused():
     policy = agent()
     with pytest.raises(ConfigError, match=r"built for, 96 x 96 x 3, not \(96, 96, 1\)"):
         policy.initial_carry((96, 96, 1))

@@ -123,7 +123,7 @@ def test_vmap_over_agents_and_observations(paper_agent):
     assert actions.shape == (7, 1)
 
 
-def test_a_matrix_is_no_picture_and_what_to_do_is_said():
+def test_a_matrix_is_no_image_and_what_to_do_is_said():
     advice = (
         r"arrays of shape \(3, 4\), of which gymnasium.wrappers.FlattenObservation makes scalar"
     )

@@ -1,4 +1,4 @@
-"""The AttentionNeuron agent of pictures: its size, its invariance, what it refuses."""
+"""The AttentionNeuron agent of images: its size, its invariance, what it refuses."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ def agent(config=SMALL, senses=(24, 32, 3)):
     return config.build(senses, 3, jax.random.key(0))
 
 
-def pictures(count, shape=(24, 32, 3)):
+def images(count, shape=(24, 32, 3)):
     return jax.random.randint(jax.random.key(1), (count, *shape), 0, 256).astype(jnp.uint8)
 
 
@@ -41,7 +41,7 @@ def test_it_has_the_papers_number_of_parameters():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_of_patches_does_not_matter(seed):
-    policy, seen = agent(), pictures(4)
+    policy, seen = agent(), images(4)
     order = np.random.default_rng(seed).permutation(6 * 8)
     patches = np.asarray(seen).reshape(4, 6, 4, 8, 4, 3).transpose(0, 1, 3, 2, 4, 5)
     patches = patches.reshape(4, 48, 4, 4, 3)[:, order].reshape(4, 6, 8, 4, 4, 3)
@@ -53,7 +53,7 @@ def test_the_order_of_patches_does_not_matter(seed):
 
 
 def test_who_reads_the_whole_code_acts_alike_on_shuffled_patches_and_learns_of_all_of_them():
-    policy, seen = agent(WHOLE), pictures(4)
+    policy, seen = agent(WHOLE), images(4)
     carry = policy.initial_carry((24, 32, 3))
     frames = jnp.asarray(seen, jnp.float32)[..., 0]
     # Upper and lower half change places, which only moves patches
@@ -79,13 +79,13 @@ def test_motion_is_scaled_where_keys_hear_it():
     half = eqx.tree_at(
         lambda policy: policy.layer.key.weight, twice, weight.at[:, : 16 * 3].divide(2)
     )
-    np.testing.assert_allclose(codes(half, pictures(4)), codes(once, pictures(4)), atol=1e-5)
-    assert not np.allclose(codes(twice, pictures(4)), codes(once, pictures(4)), atol=1e-3)
+    np.testing.assert_allclose(codes(half, images(4)), codes(once, images(4)), atol=1e-5)
+    assert not np.allclose(codes(twice, images(4)), codes(once, images(4)), atol=1e-3)
 
 
 @pytest.mark.parametrize("key_map", list(KeyMap))
 def test_nonlinear_keys_are_a_switch(key_map):
-    policy, seen = agent(dataclasses.replace(SMALL, key_map=key_map)), pictures(4)
+    policy, seen = agent(dataclasses.replace(SMALL, key_map=key_map)), images(4)
     more = {KeyMap.LINEAR: 0, KeyMap.NLA_INVARIANT: 36 + 1, KeyMap.NLA_PUBLISHED: (36 + 1) * 48}
     assert num_parameters(policy) == num_parameters(agent()) + more[key_map]
     # The right half first
@@ -103,21 +103,21 @@ def test_published_nonlinear_keys_know_how_many_patches_there_are():
 
 
 def test_the_first_frame_fills_its_memory_and_later_ones_push_it_out():
-    policy, seen = agent(), pictures(5, (24, 32, 1))
+    policy, seen = agent(), images(5, (24, 32, 1))
     carry = policy.initial_carry((24, 32, 1))
     _, carry, _ = policy.step(seen[0], carry)
     np.testing.assert_array_equal(carry.frames, np.repeat(seen[:1, ..., 0], 4, 0))
-    for picture in seen[1:]:
-        _, carry, _ = policy.step(picture, carry)
+    for image in seen[1:]:
+        _, carry, _ = policy.step(image, carry)
     np.testing.assert_array_equal(carry.frames, seen[1:, ..., 0])
 
 
 @pytest.mark.parametrize(
     ("senses", "config", "sentence"),
     [
-        (28, SMALL, "sees pictures of height x width x 3"),
-        ((24, 32, 2), SMALL, "sees pictures of height x width x 3"),
-        ((25, 32, 3), SMALL, "Patches of 4 pixels do not divide a picture of 25 x 32; 1 would"),
+        (28, SMALL, "sees images of height x width x 3"),
+        ((24, 32, 2), SMALL, "sees images of height x width x 3"),
+        ((25, 32, 3), SMALL, "Patches of 4 pixels do not divide an image of 25 x 32; 1 would"),
         ((24, 32, 3), VisionAttentionNeuronConfig(num_queries=30), "square number .* 25 is one"),
         ((24, 32, 3), VisionAttentionNeuronConfig(num_queries=4), "at least 10, got 4; 16 is one"),
         ((24, 32, 3), VisionAttentionNeuronConfig(patch_size=4, num_frames=1), "two frames"),

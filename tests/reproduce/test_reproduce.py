@@ -183,11 +183,11 @@ def test_drivers_are_scored_on_what_nobody_told_them_of(short_races, small_zoo, 
         ("carracing_attention_agent_2020", "914 ± 15"),
         ("carracing_attention_agent", "914 ± 15"),
     ]
-    pictures = short_races / "pictures"
-    pictures.mkdir()
+    images = short_races / "images"
+    images.mkdir()
     for name in ("kof.jpg", "red.png"):  # of the paper's, by its name, and another
-        Image.new("RGB", (8, 8), (200, 30, 30)).save(pictures / name)
-    monkeypatch.setenv("SENSORIUM_BACKGROUNDS", str(pictures))
+        Image.new("RGB", (8, 8), (200, 30, 30)).save(images / name)
+    monkeypatch.setenv("SENSORIUM_BACKGROUNDS", str(images))
     rows = run("table-5", short_races)
     assert [(row["perturbation"], row["paper"]) for row in rows] == [
         ("shuffled", "801 ± 147"),
@@ -254,10 +254,10 @@ def test_table_5_has_those_of_the_other_agents_that_were_trained(
     short_races, small_zoo, monkeypatch, capsys
 ):
     monkeypatch.delenv("SENSORIUM_PUBLISHED")
-    pictures = short_races / "pictures"
-    pictures.mkdir()
-    Image.new("RGB", (8, 8), (200, 30, 30)).save(pictures / "red.png")
-    monkeypatch.setenv("SENSORIUM_BACKGROUNDS", str(pictures))
+    images = short_races / "images"
+    images.mkdir()
+    Image.new("RGB", (8, 8), (200, 30, 30)).save(images / "red.png")
+    monkeypatch.setenv("SENSORIUM_BACKGROUNDS", str(images))
     with pytest.raises(ConfigError, match="None of carracing-pi, carracing-pi-backgrounds is"):
         run("table-5", short_races)
     recipe = recipes.find("carracing-netrand")

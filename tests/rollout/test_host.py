@@ -163,7 +163,7 @@ def test_a_policy_that_returns_nan_harms_no_other(value, key):
 
 
 class Brightness(Policy):
-    """Acts as bright as the picture that it sees."""
+    """Acts as bright as the image that it sees."""
 
     gain: jax.Array
     num_actions: int = 1
@@ -177,8 +177,8 @@ class Brightness(Policy):
         return self.gain * jnp.mean(features, keepdims=True)[0, 0] / 255, carry
 
 
-def test_pictures_reach_policies_that_see(key):
-    world = make_world("gym:tests.host_worlds:Pictures-v0")
+def test_images_reach_policies_that_see(key):
+    world = make_world("gym:tests.host_worlds:Images-v0")
     with HostEngine(world, workers=0, lanes=2) as engine:
         episodes = engine.run_episodes(Brightness(jnp.ones(())), jax.random.split(key, 2))
     assert episodes.length.tolist() == [20, 20]

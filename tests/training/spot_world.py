@@ -1,4 +1,4 @@
-"""A small world of pictures, and whom trainers of agents who see are tried with."""
+"""A small world of images, and whom trainers of agents who see are tried with."""
 
 import dataclasses
 from typing import ClassVar, NamedTuple
@@ -20,7 +20,7 @@ class Spot(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SpotWorld(Environment):
-    """A dark picture with a bright spot on one side; to point at it pays, to brake costs."""
+    """A dark image with a bright spot on one side; to point at it pays, to brake costs."""
 
     id = "Spot"
     observation_shape: ClassVar[tuple[int, ...]] = (24, 24, 3)
@@ -44,7 +44,7 @@ class SpotWorld(Environment):
         return self.observe(state), state, reward, jnp.zeros((), bool), {}
 
     def observe(self, state):
-        """The picture."""
+        """The image."""
         bright = jnp.full((7, 7, 3), 255, jnp.uint8)
         column = jnp.where(state.left, 0, 17)
         return jax.lax.dynamic_update_slice(

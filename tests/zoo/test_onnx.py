@@ -31,7 +31,7 @@ onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is n
 
 from sensorium.zoo import onnx as to_onnx
 
-PICTURES = (96, 96, 3)
+IMAGES = (96, 96, 3)
 POLICIES = {
     "feed-forward": (FeedForwardConfig(input_scales=(2.0, 1.0, 1.0, 3.0, 1.0)), 5, False),
     "attention-neuron": (AttentionNeuronConfig(), 5, True),
@@ -41,11 +41,11 @@ POLICIES = {
     "nla-published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), 5, False),
     "deep-sets": (DeepSetsConfig(), 5, True),
     "set-transformer": (SetTransformerConfig(), 5, True),
-    "attention-agent": (AttentionAgentConfig(), PICTURES, False),
-    "pictures": (VisionAttentionNeuronConfig(num_queries=64), PICTURES, False),
-    "pictures-nla": (
+    "attention-agent": (AttentionAgentConfig(), IMAGES, False),
+    "images": (VisionAttentionNeuronConfig(num_queries=64), IMAGES, False),
+    "images-nla": (
         VisionAttentionNeuronConfig(num_queries=64, key_map=KeyMap.NLA_PUBLISHED),
-        PICTURES,
+        IMAGES,
         False,
     ),
 }
@@ -141,18 +141,18 @@ def test_the_file_says_what_it_is(tmp_path):
     assert said["sensorium"] == sensorium.__version__
 
 
-def test_pictures_start_with_a_fresh_memory(tmp_path, key):
-    policy = VisionAttentionNeuronConfig(num_queries=64).build(PICTURES, 3, key)
-    to_onnx.export_policy(policy, PICTURES, tmp_path / "agent.onnx")
+def test_images_start_with_a_fresh_memory(tmp_path, key):
+    policy = VisionAttentionNeuronConfig(num_queries=64).build(IMAGES, 3, key)
+    to_onnx.export_policy(policy, IMAGES, tmp_path / "agent.onnx")
     session = open_file(tmp_path / "agent.onnx")
     said = session.get_modelmeta().custom_metadata_map
     assert said["sensors"] == "96 x 96 x 3"
     assert said["hidden_rows"] == "12"
     carry = first_carry(session)
     assert carry["carry.fresh"] == np.True_
-    picture = np.full(PICTURES, 90, np.uint8)
-    picture[:, :, 1] = np.arange(96)
-    _, carry, outputs = run(session, picture, carry)
+    image = np.full(IMAGES, 90, np.uint8)
+    image[:, :, 1] = np.arange(96)
+    _, carry, outputs = run(session, image, carry)
     assert not carry["carry.fresh"]
     assert outputs["attention"].shape == (64, 256)
     # The first frame fills the whole memory
@@ -162,7 +162,7 @@ def test_pictures_start_with_a_fresh_memory(tmp_path, key):
 @pytest.mark.parametrize("name", ["carracing_attention_agent", "carracing_pi", "ant_pi"])
 def test_the_authors_agents_can_be_exported(name, tmp_path, reference):
     policy = zoo.read_published(name, reference.path("weights", name))
-    senses = 28 if name == "ant_pi" else PICTURES
+    senses = 28 if name == "ant_pi" else IMAGES
     written = to_onnx.export_policy(policy, senses, tmp_path / "agent.onnx")
     assert written.difference <= 1
 
@@ -170,7 +170,7 @@ def test_the_authors_agents_can_be_exported(name, tmp_path, reference):
 @pytest.mark.parametrize("name", ["carracing-attention-agent", "carracing-cnn"])
 def test_an_agent_that_drives(name, tmp_path):
     to_onnx.export(zoo.load(name), tmp_path / "agent.onnx")
-    assert open_file(tmp_path / "agent.onnx").get_inputs()[0].shape == list(PICTURES)
+    assert open_file(tmp_path / "agent.onnx").get_inputs()[0].shape == list(IMAGES)
 
 
 def test_patch_importance_is_the_same_as_a_whole(key):

@@ -27,7 +27,7 @@ from sensorium.types import Key
 
 _ZOOM = 4  # pixels of the video for each of a frame
 _EDGE = 10
-_HEAD, _STRIP = 24, 56  # rows above and below the pictures
+_HEAD, _STRIP = 24, 56  # rows above and below the images
 _DIM = 0.4  # brightness of patches without attention
 _GLARE = 0.6  # how white the most important patch is
 _INK, _GREY, _PAPER = (40, 40, 40), (200, 200, 196), (250, 250, 248)
@@ -68,16 +68,16 @@ def trace_images(
     policy.patches(*world.observation_shape[:2])
     key_reset, key_senses, key_steps = jax.random.split(key, 3)
     params = world.default_params
-    picture, state = world.reset_env(key_reset, params)
+    image, state = world.reset_env(key_reset, params)
     senses = perturbation.init(key_senses, world.observation_spec)
     height, width, _ = world.observation_shape
     rows, columns = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
     places = jnp.stack([rows, columns, jnp.zeros_like(rows)], -1).astype(jnp.uint8)
 
     def step(now: tuple, time: Array) -> tuple[tuple, ImageTrace]:
-        picture, state, senses, carry, alive = now
+        image, state, senses, carry, alive = now
         key_apply, key_world = jax.random.split(jax.random.fold_in(key_steps, time))
-        arrived, after = perturbation.apply(key_apply, senses, picture)
+        arrived, after = perturbation.apply(key_apply, senses, image)
         origin = perturbation.carried(key_apply, senses, places)
         action, carry, inside = policy.step(arrived, carry)
         assert inside.attention is not None
@@ -86,7 +86,7 @@ def trace_images(
             key_world, state, command, params
         )
         kept = ImageTrace(
-            picture,
+            image,
             arrived,
             origin[..., :2],
             jnp.sum(inside.attention, 0),
@@ -97,7 +97,7 @@ def trace_images(
         return (following, state, after, carry, alive & ~terminated & ~truncated), kept
 
     start = (
-        picture,
+        image,
         state,
         senses,
         policy.initial_carry(world.observation_spec),
@@ -148,7 +148,7 @@ def _draw(episode: ImageTrace, step: int, light: np.ndarray, line: str) -> np.nd
     origin = episode.places[step]
     np.maximum.at(before, (origin[..., 0], origin[..., 1]), light)
     changed = not np.array_equal(world, arrived)
-    pictures = {
+    images = {
         "before the perturbation" if changed else "observation": (
             _lit(world, before) if changed else world
         ),
@@ -159,12 +159,12 @@ def _draw(episode: ImageTrace, step: int, light: np.ndarray, line: str) -> np.nd
     down = -(-(height * _ZOOM + 2 * _EDGE + _HEAD + _STRIP) // 16) * 16
     canvas = Image.new("RGB", (across, down), _PAPER)
     pen, font = ImageDraw.Draw(canvas), _font(15)
-    for place, (caption, picture) in enumerate(pictures.items()):
+    for place, (caption, image) in enumerate(images.items()):
         left = _EDGE + place * (width * _ZOOM + _EDGE)
         pen.text((left, _EDGE // 2), caption, _INK, font)
-        image = Image.fromarray(picture)
-        image = image.resize((width * _ZOOM, height * _ZOOM), Image.Resampling.NEAREST)
-        canvas.paste(image, (left, _EDGE // 2 + _HEAD))
+        size = width * _ZOOM, height * _ZOOM
+        large = Image.fromarray(image).resize(size, Image.Resampling.NEAREST)
+        canvas.paste(large, (left, _EDGE // 2 + _HEAD))
     top = height * _ZOOM + _EDGE + _HEAD
     pen.text((_EDGE, top), line, _INK, font)
     _draw_actions(pen, top + 34, np.asarray(episode.action[step]))
@@ -196,10 +196,10 @@ def _light(
     return light
 
 
-def _lit(picture: np.ndarray, light: np.ndarray) -> UInt8[np.ndarray, "H W 3"]:
+def _lit(image: np.ndarray, light: np.ndarray) -> UInt8[np.ndarray, "H W 3"]:
     """Dim the image where `light` is 0, and whiten it the more the larger it is."""
     white = _GLARE * light[..., None]
-    lit = np.where(white > 0, picture * (1 - white) + 255 * white, _DIM * picture)
+    lit = np.where(white > 0, image * (1 - white) + 255 * white, _DIM * image)
     return lit.astype(np.uint8)
 
 

@@ -34,7 +34,7 @@ class EpisodeTrace(NamedTuple):
     reward: Float[Array, " T"]
     alive: Array
     states: PyTree
-    """States of the world, each leaf with a leading axis T. Of a world on the host its pictures (RGB), or
+    """States of the world, each leaf with a leading axis T. Of a world on the host its images (RGB), or
     None if it does not draw itself."""
 
 
@@ -60,7 +60,7 @@ def trace_episode(
     )
 
 
-def picture(
+def image(
     world: World, trace: EpisodeTrace, step: int
 ) -> UInt8[np.ndarray, "height width 3"] | None:
     """Draw the world at one step of a trace; None if it does not draw itself."""

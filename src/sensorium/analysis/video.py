@@ -15,7 +15,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt
 
 from sensorium.analysis.style import NOISE, sensor_colours
-from sensorium.analysis.traces import EpisodeTrace, picture
+from sensorium.analysis.traces import EpisodeTrace, image
 from sensorium.envs import World
 from sensorium.errors import ConfigError, WriteError
 from sensorium.serialisation import atomic_write
@@ -32,7 +32,7 @@ def write_video(path: Path | str, trace: EpisodeTrace, world: World, title: str)
         path: The file to create or replace; nothing is left if it fails.
         trace: What to show; the video ends with the episode.
         world: The unperturbed world of the trace.
-        title: Shown above the picture.
+        title: Shown above the image.
 
     Returns:
         How many frames were written.
@@ -41,7 +41,7 @@ def write_video(path: Path | str, trace: EpisodeTrace, world: World, title: str)
         ConfigError: The world does not draw itself.
         WriteError: The file could not be written.
     """
-    if picture(world, trace, 0) is None:
+    if image(world, trace, 0) is None:
         raise ConfigError(
             "The world does not draw itself, so there is no video of it; a figure shows its sensors."
         )
@@ -56,7 +56,7 @@ def write_video(path: Path | str, trace: EpisodeTrace, world: World, title: str)
 def write_frames(
     path: Path | str, draw: Callable[[int], np.ndarray], steps: Sequence[int], fps: float
 ) -> int:
-    """Write an mp4 of a picture (RGB) for each of some steps, `fps` a second; return how many there are.
+    """Write an mp4 of an image (RGB) for each of some steps, `fps` a second; return how many there are.
 
     Raises:
         WriteError: The file could not be written; nothing is left of it.
@@ -96,7 +96,7 @@ class _Panel:
         self._figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
         view = self._figure.add_subplot(grid[0, 0])
         view.axis("off")
-        self._picture = view.imshow(picture(world, self._trace, 0))
+        self._image = view.imshow(image(world, self._trace, 0))
         self._caption = view.set_title("", fontsize=9, loc="left")
         count = self._trace.channels.shape[1]
         senses = self._figure.add_subplot(grid[0, 1])
@@ -125,7 +125,7 @@ class _Panel:
     def frame(self, step: int) -> np.ndarray:
         """Draw one step, RGB."""
         trace = self._trace
-        self._picture.set_data(picture(self._world, trace, step))
+        self._image.set_data(image(self._world, trace, step))
         total = trace.reward[: step + 1].sum()
         self._caption.set_text(f"step {step}   return {shown(float(total))}")
         source = trace.source[step]

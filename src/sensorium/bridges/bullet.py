@@ -33,7 +33,7 @@ def open_env(
     Args:
         name: Such as `"AntBulletEnv-v0"`.
         training_reward: Pay `TrainingReward` instead of the world's own.
-        render_mode: `rgb_array` for pictures.
+        render_mode: `rgb_array` for images.
 
     Raises:
         MissingExtraError: PyBullet is not installed.

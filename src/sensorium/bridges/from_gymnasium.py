@@ -3,7 +3,7 @@
 | observations | what the agent senses |
 |---|---|
 | flat Box (N) | N readings, as float32 |
-| Box of bytes (H, W, C): pictures | the picture itself, as float32; for agents that see |
+| Box of bytes (H, W, C): images | the image itself, as float32; for agents that see |
 | Box of any other shape | the array itself, as float32 |
 
 What the agent's A numbers in [-1, 1] become is in `spaces`.
@@ -29,7 +29,7 @@ from sensorium.types import Actions, ObservationSpec, count_of, in_words, shape_
 
 _NO_TIME_LIMIT = 10_000  # steps, where an environment sets none itself
 _STEPS_PER_SECOND = 60  # as PyBullet's worlds and most others
-_PICTURES = "rgb_array"
+_IMAGES = "rgb_array"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +86,7 @@ class HostWorld(World):
 
     @property
     def raw_observation_spec(self) -> ObservationSpec:
-        """What the environment shows before the perturbation: N, or the shape of pictures."""
+        """What the environment shows before the perturbation: N, or the shape of images."""
         return spec_of(self.raw_observation_shape)
 
     @property
@@ -223,7 +223,7 @@ def _facts(name: str) -> _Facts:
         assert isinstance(observations, spaces.Box)
         if len(observations.shape) == 3 and observations.dtype != np.uint8:
             raise ConfigError(
-                f"{name} shows pictures of {observations.dtype}; agents that see need uint8, 0 to 255."
+                f"{name} shows images of {observations.dtype}; agents that see need uint8, 0 to 255."
             )
         return _Facts(
             observation_space=observations,
@@ -234,9 +234,7 @@ def _facts(name: str) -> _Facts:
             max_steps=limit or _NO_TIME_LIMIT,
             solved_return=math.inf if threshold is None else float(threshold),
             steps_per_second=max(round(env.metadata.get("render_fps") or _STEPS_PER_SECOND), 1),
-            render_mode=_PICTURES
-            if _PICTURES in (env.metadata.get("render_modes") or ())
-            else None,
+            render_mode=_IMAGES if _IMAGES in (env.metadata.get("render_modes") or ()) else None,
         )
     finally:
         env.close()

@@ -16,7 +16,7 @@ def open_env(
     Args:
         name: As `gymnasium.make` takes it: `"Pendulum-v1"`, or `"module:Name-v0"`.
         training_reward: Pay the reward that agents are trained with, where there is one for that.
-        render_mode: As `gymnasium.make` takes it; `rgb_array` for pictures.
+        render_mode: As `gymnasium.make` takes it; `rgb_array` for images.
 
     Raises:
         UnknownNameError: There is no such environment; the nearest names are given.

@@ -158,7 +158,7 @@ def to_policy(
     Args:
         model: One whose network is `network_of(config)`.
         config: What it becomes.
-        senses: What it was trained to sense: N, or the shape of pictures.
+        senses: What it was trained to sense: N, or the shape of images.
         num_actions: A.
 
     Raises:
@@ -222,7 +222,7 @@ def difference(theirs: spaces.Space, ours: spaces.Space) -> str | None:
         return f"a {type(theirs).__name__}, not a {type(ours).__name__}"
     shape, low, high = theirs.shape, _bounds(theirs.low), _bounds(theirs.high)
     if len(shape) == 3 and shape != ours.shape and (*shape[1:], shape[0]) == ours.shape:
-        # VecTransposeImage puts the channels of pictures first; `predict` does so again
+        # VecTransposeImage puts the channels of images first; `predict` does so again
         shape, low, high = ours.shape, np.moveaxis(low, 0, -1), np.moveaxis(high, 0, -1)
     if shape != ours.shape:
         return f"shape {shape}, not {ours.shape}{_stacked(shape, ours.shape)}"

@@ -83,7 +83,7 @@ class WorldEnv(gymnasium.Env):
         return np.array(observation), float(reward), bool(terminated), bool(truncated), {}
 
     def render(self) -> np.ndarray | None:
-        """An RGB picture as the world draws it, if it does and the render mode is `rgb_array`.
+        """An RGB image as the world draws it, if it does and the render mode is `rgb_array`.
 
         Returns:
             400 x 600 pixels of cart-pole, 384 x 384 of CarRacing.
@@ -209,8 +209,8 @@ def _for_world(
 def _spaces_of(world: Environment) -> tuple[spaces.Box, gymnasium.Space]:
     """Of observations and actions."""
     shape = world.observation_shape
-    pictures = len(shape) == 3
-    low, high, dtype = (0, 255, np.uint8) if pictures else (-np.inf, np.inf, np.float32)
+    images = len(shape) == 3
+    low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
     actions: gymnasium.Space = spaces.Box(-1.0, 1.0, (world.num_actions,), np.float32)
     if isinstance(world.actions, tuple):
         one, *more = world.actions

@@ -1,4 +1,4 @@
-"""Perturbations as Gymnasium wrappers, for any environment that shows a flat Box, or pictures.
+"""Perturbations as Gymnasium wrappers, for any environment that shows a flat Box, or images.
 
 ```python
 import gymnasium
@@ -10,7 +10,7 @@ env = PerturbObservation(gymnasium.make("Pendulum-v1"), compose(NoiseChannels(5)
 readings, _ = env.reset(seed=0)  # eight of them, in any order
 ```
 
-Of pictures, such as CarRacing-v3's, `compose(Background("hills"), ShufflePatches())`.
+Of images, such as CarRacing-v3's, `compose(Background("hills"), ShufflePatches())`.
 """
 
 from typing import Any
@@ -40,18 +40,18 @@ class PerturbObservation(gymnasium.Wrapper):
         """Wrap an environment.
 
         Raises:
-            ConfigError: Observations are neither a flat Box nor pictures of bytes, the perturbation cannot be
+            ConfigError: Observations are neither a flat Box nor images of bytes, the perturbation cannot be
                 applied to them, or it perturbs actions that are neither a Box nor Discrete.
         """
         super().__init__(env)
         space = env.observation_space
         if not isinstance(space, spaces.Box) or len(space.shape) not in (1, 3):
             raise ConfigError(
-                f"PerturbObservation needs a flat Box of observations, or pictures; {env} has {space}."
+                f"PerturbObservation needs a flat Box of observations, or images; {env} has {space}."
             )
         if len(space.shape) == 3 and space.dtype != np.uint8:
             raise ConfigError(
-                f"PerturbObservation needs pictures of uint8; those of {env} are {space.dtype}."
+                f"PerturbObservation needs images of uint8; those of {env} are {space.dtype}."
             )
         self.perturbation = perturbation
         self._shown = spec_of(space.shape)

@@ -157,10 +157,10 @@ class Connection:
     async def _handle_upload(self, data: bytes) -> None:
         shape = self._session.image_shape if self._session is not None else None
         if self._session is None or shape is None:
-            raise MessageError("This world has no background to put a picture into.")
-        picture = await self._work(decode, data, *shape[:2])
+            raise MessageError("This world has no background to put an image into.")
+        image = await self._work(decode, data, *shape[:2])
         async with self._lock:
-            await self._work(self._session.upload, picture)
+            await self._work(self._session.upload, image)
         await self._send_state()
 
     async def _send_frames(self) -> None:

@@ -65,7 +65,7 @@ class Episode(abc.ABC):
 
     @abc.abstractmethod
     def render(self) -> UInt8[np.ndarray, "height width 3"] | None:
-        """The picture that the agent's world draws of itself; None if it does not."""
+        """The image that the agent's world draws of itself; None if it does not."""
 
     @abc.abstractmethod
     def close(self) -> None:

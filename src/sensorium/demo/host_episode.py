@@ -92,13 +92,13 @@ class _HostRun:
         if not self._draws:
             return None
         try:
-            picture = self.env.render()
+            image = self.env.render()
         except Exception as error:
             # Libraries or a screen may be missing; the agent acts all the same
             LOG.warning("%s cannot draw itself: %s", self.world.name, error)
-            picture = None
-        self._draws = isinstance(picture, np.ndarray) and picture.ndim == 3
-        return picture if self._draws else None
+            image = None
+        self._draws = isinstance(image, np.ndarray) and image.ndim == 3
+        return image if self._draws else None
 
     def snapshot(self) -> Snapshot:
         pose = self.world.pose(self.env)

@@ -12,7 +12,7 @@ The page sends small JSON objects, `{"do": VERB, "id": NUMBER, ...}`:
 | `drawn` | `frame` | that frame is acknowledged: more may come |
 | `ping` | | nothing: the connection stays open |
 
-and pictures as they are in their files. The server sends JSON objects, and frames as `pack` makes them.
+and images as they are in their files. The server sends JSON objects, and frames as `pack` makes them.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Relative to the world's own time."""
 NOISE, UPLOAD = "noise", "upload"
 BACKGROUNDS = ("", *SCENES, NOISE, UPLOAD)
-"""The world's own, drawn scenes, noise in each pixel, and the user's own picture."""
+"""The world's own, drawn scenes, noise in each pixel, and the user's own image."""
 CHANGES = ("", *(name for name in MODIFICATIONS if name != NOISE))
 """None, and the other modifications of images."""
 _LARGEST = 2**31 - 1

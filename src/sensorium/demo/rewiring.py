@@ -241,21 +241,21 @@ class ImageRewiring(Rewiring[RewiredImage]):
     def rewire(
         self, controls: Controls, reshuffles: int, upload: np.ndarray | None = None
     ) -> RewiredImage:
-        picture = np.zeros(self.shape, np.uint8)
+        image = np.zeros(self.shape, np.uint8)
         kind = 0
         if controls.background == NOISE:
             kind = 1
         elif controls.background == UPLOAD and upload is not None:
-            kind, picture = 2, upload
+            kind, image = 2, upload
         elif controls.background not in ("", UPLOAD):
-            kind, picture = 2, frames_of(controls.background, *self.shape[:2])[0]
+            kind, image = 2, frames_of(controls.background, *self.shape[:2])[0]
         random = np.random.default_rng(controls.seed).permutation(self._count)
         hidden = random < round(self._count * controls.occlude / 100)
         hidden[list(controls.hidden)] = True
         change = np.asarray(CHANGES.index(controls.modify), np.int32)
         state = (
             (),
-            (np.asarray(kind, np.int32), ((), (), picture)),
+            (np.asarray(kind, np.int32), ((), (), image)),
             (change, _states_of_changes(controls.seed, self.shape)),
             hidden,
             PatchOrder(

@@ -25,7 +25,7 @@ from sensorium.policies import AttentionAgent, Policy
 from sensorium.rollout import by_kind
 from sensorium.terminal import significant
 
-_LARGEST_VIEW = 320  # pixels each way of the picture that a world draws of itself
+_LARGEST_VIEW = 320  # pixels each way of the image that a world draws of itself
 _PAUSE = 1.2  # s of the world's time between the end of an episode and the next
 
 
@@ -106,9 +106,9 @@ class Session:
         after.handled = max(self.handled, message.number)
         return after
 
-    def upload(self, picture: UInt8[np.ndarray, "H W 3"]) -> None:
-        """Use the user's own picture as background."""
-        self._upload = picture
+    def upload(self, image: UInt8[np.ndarray, "H W 3"]) -> None:
+        """Use the user's own image as background."""
+        self._upload = image
         self._set({"background": messages.UPLOAD})
 
     def advance(self, steps: int) -> None:
@@ -208,7 +208,7 @@ class Session:
         self._episode.close()
 
     def _choose_drawing(self) -> str:
-        """How the page draws the world: its images, its pose, a picture by the world itself, or nothing."""
+        """How the page draws the world: its images, its pose, what the world renders itself, or nothing."""
         if isinstance(self._rewiring, ImageRewiring):
             return "image"
         if self._world.drawing:
@@ -291,13 +291,13 @@ def _score(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _shrunk(picture: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "h w 3"]:
-    """Scale a picture down to the largest that is sent."""
+def _shrunk(image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "h w 3"]:
+    """Scale an image down to the largest that is sent."""
     from PIL import Image
 
-    image = Image.fromarray(picture)
-    image.thumbnail((_LARGEST_VIEW, _LARGEST_VIEW))
-    return np.asarray(image)
+    small = Image.fromarray(image)
+    small.thumbnail((_LARGEST_VIEW, _LARGEST_VIEW))
+    return np.asarray(small)
 
 
 def _as_bytes(values: Any) -> Int8[np.ndarray, "..."]:

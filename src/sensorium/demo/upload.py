@@ -1,4 +1,4 @@
-"""Decode uploaded pictures, with limits."""
+"""Decode uploaded images, with limits."""
 
 import io
 import struct
@@ -16,7 +16,7 @@ _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 
 
 def decode(data: bytes, height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
-    """Decode a picture, cut and scaled to fill a size.
+    """Decode an image, cut and scaled to fill a size.
 
     Args:
         data: Of its file; of an animation the first frame is taken.
@@ -24,29 +24,29 @@ def decode(data: bytes, height: int, width: int) -> UInt8[np.ndarray, "height wi
         width: Pixels.
 
     Raises:
-        MessageError: It is too large, or no picture of a known format.
+        MessageError: It is too large, or no image of a known format.
     """
     from PIL import Image, ImageOps
 
     if len(data) > LARGEST_FILE:
-        raise MessageError(f"A picture may have {LARGEST_FILE >> 20} MB, this one has more.")
+        raise MessageError(f"An image may have {LARGEST_FILE >> 20} MB, this one has more.")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # Pillow's, of decompression bombs
             with Image.open(io.BytesIO(data), formats=_FORMATS) as opened:
                 if opened.width * opened.height > _MOST_PIXELS:
                     raise MessageError(
-                        f"A picture may have {_MOST_PIXELS:,} pixels; "
+                        f"An image may have {_MOST_PIXELS:,} pixels; "
                         f"this one has {opened.width} x {opened.height}."
                     )
                 opened.draft("RGB", (2 * width, 2 * height))  # JPEGs are decoded smaller
-                picture = ImageOps.fit(opened.convert("RGB"), (width, height))
+                image = ImageOps.fit(opened.convert("RGB"), (width, height))
     except (OSError, ValueError, SyntaxError, EOFError, TypeError, struct.error, Warning) as error:
         if isinstance(error, MessageError):
             raise
         raise MessageError(
-            f"That is no picture of a known format ({', '.join(_FORMATS)})."
+            f"That is no image of a known format ({', '.join(_FORMATS)})."
         ) from error
     except (Image.DecompressionBombError, MemoryError) as error:
-        raise MessageError("That picture is too large once decompressed.") from error
-    return np.asarray(picture)
+        raise MessageError("That image is too large once decompressed.") from error
+    return np.asarray(image)

@@ -52,11 +52,11 @@ class World(abc.ABC):
     @property
     @abc.abstractmethod
     def observation_shape(self) -> tuple[int, ...]:
-        """(N,) for scalar sensors, (H, W, C) for pictures."""
+        """(N,) for scalar sensors, (H, W, C) for images."""
 
     @property
     def observation_spec(self) -> ObservationSpec:
-        """What `Policy.initial_carry` asks for: N, or the shape of pictures."""
+        """What `Policy.initial_carry` asks for: N, or the shape of images."""
         return spec_of(self.observation_shape)
 
     @property
@@ -66,7 +66,7 @@ class World(abc.ABC):
 
     @property
     def sensor_names(self) -> tuple[str, ...]:
-        """What each channel of an unperturbed observation is; none where pictures are shown."""
+        """What each channel of an unperturbed observation is; none where images are shown."""
         count = self.raw_observation_spec
         return tuple(f"sensor {i}" for i in range(count)) if isinstance(count, int) else ()
 
@@ -112,7 +112,7 @@ class World(abc.ABC):
 
     @property
     def drawing(self) -> str:
-        """How the demo's page draws `pose` (`demo/page/world.js`); empty to show pictures by the world."""
+        """How the demo's page draws `pose` (`demo/page/world.js`); empty to show images by the world."""
         return ""
 
     @property
@@ -134,7 +134,7 @@ class Environment(World):
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """(N,) for scalar sensors, of float32; (H, W, 3) for pictures, of uint8."""
+        """(N,) for scalar sensors, of float32; (H, W, 3) for images, of uint8."""
         return (self.num_sensors,)
 
     @property
@@ -180,7 +180,7 @@ class Environment(World):
         return jnp.arange(self.num_sensors)
 
     def draw(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"] | None:
-        """A picture of `state` to look at, RGB; None, as here, if the world does not draw itself."""
+        """An image of `state` to look at, RGB; None, as here, if the world does not draw itself."""
         del state
         return None
 
@@ -222,7 +222,7 @@ class Environment(World):
     def critic_features(self, state: PyTree) -> Float[Array, " F"]:
         """The true state for critics and experts: unperturbed, in fixed order, of size about 1.
 
-        By default the unperturbed readings; none, of size 0, where pictures are shown.
+        By default the unperturbed readings; none, of size 0, where images are shown.
         """
         return self.observe(state) if isinstance(self.observation_spec, int) else jnp.zeros(0)
 

@@ -1,4 +1,4 @@
-"""Pictures of the worlds, drawn with NumPy: no window, no graphics library."""
+"""Images of the worlds, drawn with NumPy: no window, no graphics library."""
 
 import numpy as np
 from jaxtyping import UInt8
@@ -31,16 +31,16 @@ def draw_cartpole(
         height: Pixels.
 
     Returns:
-        An RGB picture of 8 bits.
+        An RGB image of 8 bits.
     """
     scale = width / (2 * track + 0.6)  # pixels a metre
     rows, columns = np.mgrid[0:height, 0:width].astype(np.float32)
-    picture = np.broadcast_to(_SKY, (height, width, 3)).copy()
+    image = np.broadcast_to(_SKY, (height, width, 3)).copy()
     ground = height * 0.62
 
     def paint(distance: np.ndarray, colour: np.ndarray) -> None:
         cover = np.clip(0.5 - distance, 0, 1)[..., None]  # one pixel of soft edge
-        picture[:] = picture * (1 - cover) + colour * cover
+        image[:] = image * (1 - cover) + colour * cover
 
     def segment(x0: float, y0: float, x1: float, y1: float, radius: float) -> np.ndarray:
         dx, dy = x1 - x0, y1 - y0
@@ -63,4 +63,4 @@ def draw_cartpole(
     tip_y = ground - length * np.cos(angle)
     paint(segment(x, ground, tip_x, tip_y, 4.0), _POLE)
     paint(segment(tip_x, tip_y, tip_x, tip_y, 7.0), _BOB)
-    return np.rint(picture).astype(np.uint8)
+    return np.rint(image).astype(np.uint8)

@@ -55,7 +55,7 @@ class Perturbed(Environment):
 
     @property
     def num_sensors(self) -> int:
-        """Channels after the perturbation; ConfigError in a world of pictures."""
+        """Channels after the perturbation; ConfigError in a world of images."""
         _ = self.world.num_sensors
         return self.observation_shape[0]
 

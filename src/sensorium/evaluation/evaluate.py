@@ -67,7 +67,7 @@ def evaluation_keys(seed: Seed, episodes: int) -> Keys:
 
 
 def as_shown(policy: Policy, perturbation: Perturbation) -> Perturbation:
-    """`perturbation` after what an agent of pictures is never shown has been hidden."""
+    """`perturbation` after what an agent of images is never shown has been hidden."""
     return (
         compose(HideRows(policy.hidden_rows), perturbation) if policy.hidden_rows else perturbation
     )

@@ -1,4 +1,4 @@
-"""A convolution over a picture."""
+"""A convolution over an image."""
 
 import equinox as eqx
 import jax
@@ -19,7 +19,7 @@ class Convolution(eqx.Module):
         """Draw weights of variance 2/inputs, for a ReLU after it; the bias starts at zero.
 
         Args:
-            num_inputs: Channels of the picture.
+            num_inputs: Channels of the image.
             num_outputs: Channels of the result.
             size: Pixels of the window, each way.
             stride: Pixels from each window to the next.
@@ -30,19 +30,19 @@ class Convolution(eqx.Module):
         self.bias = jnp.zeros(num_outputs)
         self.stride = stride
 
-    def __call__(self, picture: Float[Array, "H W inputs"]) -> Float[Array, "rows columns outputs"]:
-        """Apply the layer to one picture."""
+    def __call__(self, image: Float[Array, "H W inputs"]) -> Float[Array, "rows columns outputs"]:
+        """Apply the layer to one image."""
         # On a CPU, XLA takes five times as long for the gradient of a convolution as for that of a product
         in_blocks = self.weight.shape[-1] % self.stride == 0
         by_product = in_blocks and jax.default_backend() == "cpu"
         convolve = _as_product if by_product else _convolve
-        return convolve(picture, self.weight, self.stride) + self.bias[None, None]
+        return convolve(image, self.weight, self.stride) + self.bias[None, None]
 
 
-def _convolve(picture: Array, weight: Array, stride: int) -> Array:
+def _convolve(image: Array, weight: Array, stride: int) -> Array:
     """As XLA does it."""
     convolved = jax.lax.conv_general_dilated(
-        picture[None],
+        image[None],
         weight,
         (stride, stride),
         "VALID",
@@ -51,13 +51,13 @@ def _convolve(picture: Array, weight: Array, stride: int) -> Array:
     return convolved[0]
 
 
-def _as_product(picture: Array, weight: Array, stride: int) -> Array:
+def _as_product(image: Array, weight: Array, stride: int) -> Array:
     """The same as a product of matrices: a window is some blocks of `stride` pixels each way."""
     outputs, inputs, size, _ = weight.shape
     blocks = size // stride
-    rows, columns = ((length - size) // stride + 1 for length in picture.shape[:2])
+    rows, columns = ((length - size) // stride + 1 for length in image.shape[:2])
     high, wide = rows + blocks - 1, columns + blocks - 1
-    grid = picture[: high * stride, : wide * stride].reshape(high, stride, wide, stride, inputs)
+    grid = image[: high * stride, : wide * stride].reshape(high, stride, wide, stride, inputs)
     grid = jnp.moveaxis(grid, 1, 2).reshape(high, wide, -1)
     windows = jnp.concatenate(
         [

@@ -45,7 +45,7 @@ class PatchAttention(eqx.Module):
         """Draw the projections.
 
         Args:
-            channels: C of the picture.
+            channels: C of the image.
             patch_size: Pixels each way.
             stride: Pixels from each patch to the next.
             message_size: D, width of queries and keys.
@@ -64,14 +64,14 @@ class PatchAttention(eqx.Module):
         self.patch_size, self.stride, self.scale = patch_size, stride, scale
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of patches in a picture.
+        """Rows and columns of patches in an image.
 
         Raises:
-            ConfigError: The picture is smaller than a patch.
+            ConfigError: The image is smaller than a patch.
         """
         if min(height, width) < self.patch_size:
             raise ConfigError(
-                f"A picture of {height} x {width} pixels is smaller than a patch of {self.patch_size}."
+                f"An image of {height} x {width} pixels is smaller than a patch of {self.patch_size}."
             )
         rows, columns = ((side - self.patch_size) // self.stride + 1 for side in (height, width))
         return rows, columns
@@ -81,24 +81,24 @@ class PatchAttention(eqx.Module):
         places = np.indices(self.grid(height, width), np.int32).reshape(2, -1).T * self.stride
         return places + self.patch_size // 2
 
-    def __call__(self, picture: Image) -> Float[Array, " patches"]:
+    def __call__(self, image: Image) -> Float[Array, " patches"]:
         """Importance of each patch, row by row; their sum is the number of patches.
 
         Args:
-            picture: Bytes, or numbers from 0 to 255.
+            image: Bytes, or numbers from 0 to 255.
         """
         projections = self.query, self.key
         weights = jnp.concatenate([projection.weight for projection in projections])
         biases = jnp.concatenate([projection.bias for projection in projections])
-        projected = self._project(picture.astype(jnp.float32) / 255, weights) + biases
+        projected = self._project(image.astype(jnp.float32) / 255, weights) + biases
         queries, keys = jnp.split(projected, 2, -1)
         return patch_importance(queries / self.scale, keys)
 
     def _project(
-        self, picture: Float[Array, "H W C"], weights: Float[Array, "D pixels"]
+        self, image: Float[Array, "H W C"], weights: Float[Array, "D pixels"]
     ) -> Float[Array, "patches D"]:
         """The product of all patches with `weights`."""
-        height, width, channels = picture.shape
+        height, width, channels = image.shape
         rows, columns = self.grid(height, width)
         stride = self.stride
         cells = -(-self.patch_size // stride)  # blocks that a patch reaches into, each way
@@ -107,8 +107,8 @@ class PatchAttention(eqx.Module):
             (0, max(0, count * stride - side))
             for count, side in zip(shape, (height, width), strict=True)
         ]
-        picture = jnp.pad(picture, (*missing, (0, 0)))[: shape[0] * stride, : shape[1] * stride]
-        blocks = picture.reshape(shape[0], stride, shape[1], stride, channels)
+        image = jnp.pad(image, (*missing, (0, 0)))[: shape[0] * stride, : shape[1] * stride]
+        blocks = image.reshape(shape[0], stride, shape[1], stride, channels)
         blocks = blocks.transpose(0, 2, 1, 3, 4).reshape(shape[0] * shape[1], -1)
         size = self.patch_size
         kernel = weights.reshape(-1, size, size, channels)

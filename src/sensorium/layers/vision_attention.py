@@ -1,4 +1,4 @@
-"""AttentionNeuron for pictures (AN sections 3.2 and 4): every patch is a sensor that does not know its place.
+"""AttentionNeuron for images (AN sections 3.2 and 4): every patch is a sensor that does not know its place.
 
 A patch asks for attention by what moved in it, and gives what it looks like:
 
@@ -108,13 +108,13 @@ class VisionAttentionNeuron(eqx.Module):
 
 
 def grid(height: int, width: int, patch_size: int) -> tuple[int, int]:
-    """Rows and columns of patches; ConfigError if patches do not divide the picture."""
+    """Rows and columns of patches; ConfigError if patches do not divide the image."""
     if patch_size < 1 or height % patch_size or width % patch_size or not min(height, width):
         common = math.gcd(height, width)
         dividing = [size for size in range(1, common + 1) if common % size == 0]
         nearest = min(dividing, key=lambda size: abs(size - patch_size), default=None)
         raise ConfigError(
-            f"Patches of {patch_size} pixels do not divide a picture of {height} x {width}"
+            f"Patches of {patch_size} pixels do not divide an image of {height} x {width}"
             + (f"; {nearest} would." if nearest else ".")
         )
     return height // patch_size, width // patch_size

@@ -9,14 +9,14 @@
 | `Drop(count)` | sensors are missing |
 | `Silence(count)` | sensors read zero |
 
-| to pictures | what it does |
+| to images | what it does |
 |---|---|
 | `ShufflePatches(size, every)` | patches in random order, a new one every so many steps if asked |
 | `Occlude(share)` | some patches are black |
 | `HideRows(rows)` | the lowest rows are black |
-| `Background(source)` | a picture, a video or a drawn scene where CarRacing has grass |
+| `Background(source)` | an image, a video or a drawn scene where CarRacing has grass |
 | `NoiseBackground()` | noise there |
-| `RandomBackground()` | a picture there that is drawn anew for each episode |
+| `RandomBackground()` | an image there that is drawn anew for each episode |
 | `Colour(amount)` | road and grass in other shades |
 | `Bars()`, `Blob()` | black bars at the sides, a red square |
 | `FakeLane(offset)` | a second road beside the first |
@@ -34,6 +34,7 @@ from sensorium.perturbations.channels import Silence as Silence
 from sensorium.perturbations.combined import Compose as Compose
 from sensorium.perturbations.combined import OneOf as OneOf
 from sensorium.perturbations.combined import compose as compose
+from sensorium.perturbations.image import ImagePerturbation as ImagePerturbation
 from sensorium.perturbations.modifications import MODIFICATIONS as MODIFICATIONS
 from sensorium.perturbations.order import Reshuffle as Reshuffle
 from sensorium.perturbations.order import Shuffle as Shuffle
@@ -42,7 +43,6 @@ from sensorium.perturbations.patches import ShufflePatches as ShufflePatches
 from sensorium.perturbations.perturbation import Identity as Identity
 from sensorium.perturbations.perturbation import Perturbation as Perturbation
 from sensorium.perturbations.perturbation import check_perturbation as check_perturbation
-from sensorium.perturbations.picture import PicturePerturbation as PicturePerturbation
 from sensorium.perturbations.racing import Background as Background
 from sensorium.perturbations.racing import Bars as Bars
 from sensorium.perturbations.racing import Blob as Blob

@@ -1,4 +1,4 @@
-"""Pictures to put behind a world: files, folders, videos, and some that are drawn here.
+"""Images to put behind a world: files, folders, videos, and some that are drawn here.
 
 The drawn ones (`SCENES`) are free to use and to ship, and come in four kinds that are hard in different ways:
 large shapes, stripes, small shapes in all colours, and shades that look like a road.
@@ -16,14 +16,14 @@ from jaxtyping import UInt8
 from sensorium.errors import ConfigError, did_you_mean
 
 _VIDEOS = {".mp4", ".avi", ".gif", ".mkv", ".mov", ".webm"}
-_PICTURES = {".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
+_IMAGES = {".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
 _MOST_FRAMES = 1000  # as many as an episode has steps
 
 Frames = UInt8[np.ndarray, "frames height width 3"]
 
 
 def frames_of(source: str, height: int, width: int) -> Frames:
-    """Read a background: a frame for a picture or scene, all of them for a folder or a video.
+    """Read a background: a frame for an image or scene, all of them for a folder or a video.
 
     Args:
         source: A name of `SCENES`, or a path.
@@ -32,7 +32,7 @@ def frames_of(source: str, height: int, width: int) -> Frames:
 
     Raises:
         UnknownNameError: It is neither a scene nor something that exists.
-        ConfigError: It cannot be read, is not in colour (RGB), or is a folder without pictures.
+        ConfigError: It cannot be read, is not in colour (RGB), or is a folder without images.
     """
     path = Path(source)
     changed = os.stat(path).st_mtime_ns if path.exists() else 0
@@ -43,7 +43,7 @@ def each_background(source: str) -> dict[str, str]:
     """Backgrounds to try one after the other, by name: each scene (`scenes`), or each file of a folder.
 
     Raises:
-        ConfigError: It is neither, or there are no pictures and videos in the folder.
+        ConfigError: It is neither, or there are no images and videos in the folder.
     """
     if source == "scenes":
         return {name: name for name in SCENES}
@@ -51,13 +51,13 @@ def each_background(source: str) -> dict[str, str]:
         raise ConfigError(
             f"There is no folder {source} of backgrounds; `scenes` are those drawn here."
         )
-    files = _files_in(source, _PICTURES | _VIDEOS)
+    files = _files_in(source, _IMAGES | _VIDEOS)
     stems = [file.stem for file in files]
     return {file.stem if stems.count(file.stem) == 1 else file.name: str(file) for file in files}
 
 
 def is_video(source: str) -> bool:
-    """Whether frames of `source` follow one another; those of a folder are pictures to choose from."""
+    """Whether frames of `source` follow one another; those of a folder are images to choose from."""
     return Path(source).suffix.lower() in _VIDEOS
 
 
@@ -68,12 +68,12 @@ def _frames_of(source: str, changed: int, height: int, width: int) -> Frames:
     if source in SCENES:
         frames = SCENES[source](height, width)[None]
     elif path.is_dir():
-        files = _files_in(source, _PICTURES)
-        frames = np.stack([_read_picture(file, height, width) for file in files])
+        files = _files_in(source, _IMAGES)
+        frames = np.stack([_read_image(file, height, width) for file in files])
     elif path.is_file() and is_video(source):
         frames = _read_video(path, height, width)
     elif path.is_file():
-        frames = _read_picture(path, height, width)[None]
+        frames = _read_image(path, height, width)[None]
     elif path.suffix or os.sep in source:
         raise ConfigError(f"There is no file {source} to use as background.")
     else:
@@ -91,23 +91,23 @@ def _files_in(folder: str, kinds: set[str]) -> list[Path]:
     return found
 
 
-def _read_picture(path: Path, height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
+def _read_image(path: Path, height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(path) as opened:
             # A palette of colours is as good
-            picture = opened.convert("RGB") if opened.mode == "P" else opened
-            if picture.mode != "RGB":
+            image = opened.convert("RGB") if opened.mode == "P" else opened
+            if image.mode != "RGB":
                 raise ConfigError(
-                    f"{path} is a picture of mode {picture.mode}; a background must be RGB, "
+                    f"{path} is an image of mode {image.mode}; a background must be RGB, "
                     "8 bits a colour and without transparency."
                 )
-            return np.asarray(picture.resize((width, height), Image.Resampling.BILINEAR))
+            return np.asarray(image.resize((width, height), Image.Resampling.BILINEAR))
     except UnidentifiedImageError as error:
-        raise ConfigError(f"{path} is not a picture that can be read.") from error
+        raise ConfigError(f"{path} is not an image that can be read.") from error
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ConfigError(f"{path} cannot be read as a picture: {error}.") from error
+        raise ConfigError(f"{path} cannot be read as an image: {error}.") from error
 
 
 def _read_video(path: Path, height: int, width: int) -> Frames:
@@ -127,14 +127,14 @@ def _read_video(path: Path, height: int, width: int) -> Frames:
 def _hills(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
     """Ranges of hills, paler the farther away, under a sky."""
     y, x = _grid(height, width)
-    picture = _blend((96, 150, 214), (240, 222, 196), y)
+    image = _blend((96, 150, 214), (240, 222, 196), y)
     for number in range(5):
         near = number / 4
         waves = np.sin(x * (5 + 3 * number) + 2.1 * number) + 0.4 * np.sin(x * 17 + number)
         ridge = 0.35 + 0.13 * number - 0.06 * waves
         colour = np.array((150, 165, 190)) * (1 - near) + np.array((46, 62, 40)) * near
-        picture = np.where((y > ridge)[..., None], colour, picture)
-    return _bytes(picture)
+        image = np.where((y > ridge)[..., None], colour, image)
+    return _bytes(image)
 
 
 def _waves(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
@@ -158,10 +158,10 @@ def _crossroads(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
     random = np.random.default_rng(1)
     y, x = _grid(height, width)
     earth = _blend((120, 92, 60), (190, 168, 110), 0.5 + 0.5 * np.sin(21 * x + 13 * y))
-    picture = earth + random.normal(0, 10, size=(height, width, 1))
+    image = earth + random.normal(0, 10, size=(height, width, 1))
     for across, offset in ((x - 0.6 * y, 0.1), (y + 0.3 * x, 0.5), (x + y, 1.3)):
-        picture = np.where((np.abs(across - offset) < 0.06)[..., None], 105.0, picture)
-    return _bytes(picture)
+        image = np.where((np.abs(across - offset) < 0.06)[..., None], 105.0, image)
+    return _bytes(image)
 
 
 SCENES: dict[str, Callable[[int, int], UInt8[np.ndarray, "height width 3"]]] = {
@@ -186,5 +186,5 @@ def _blend(first: tuple[int, ...], second: tuple[int, ...], share: np.ndarray) -
     return np.array(first) * (1 - part) + np.array(second) * part
 
 
-def _bytes(picture: np.ndarray) -> UInt8[np.ndarray, "height width 3"]:
-    return np.clip(np.round(picture), 0, 255).astype(np.uint8)
+def _bytes(image: np.ndarray) -> UInt8[np.ndarray, "height width 3"]:
+    return np.clip(np.round(image), 0, 255).astype(np.uint8)

@@ -110,12 +110,12 @@ class OneOf(Perturbation):
         return factors.pop()
 
     def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
-        """As many sensors as the widest part gives; ConfigError for pictures of different shapes."""
+        """As many sensors as the widest part gives; ConfigError for images of different shapes."""
         arriving = {part.output_spec(senses) for part in self.parts}
         if all(isinstance(each, int) for each in arriving):
             return max(arriving)
         if len(arriving) > 1:
-            raise ConfigError(f"The parts of {str(self)!r} give pictures of different shapes.")
+            raise ConfigError(f"The parts of {str(self)!r} give images of different shapes.")
         return arriving.pop()
 
     def init(self, key: Key, senses: ObservationSpec) -> tuple[Int[Array, ""], PyTree]:
@@ -176,7 +176,7 @@ class OneOf(Perturbation):
 
 
 def _padded(channels: Array, shape: tuple[int, ...], value: int) -> Array:
-    """As many channels as `shape` says, the last of them `value`; pictures as they are."""
+    """As many channels as `shape` says, the last of them `value`; images as they are."""
     if channels.shape == shape:
         return channels
     return jnp.pad(channels, (0, shape[0] - channels.shape[0]), constant_values=value)

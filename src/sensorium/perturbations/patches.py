@@ -1,4 +1,4 @@
-"""Patches of a picture that change places or are hidden."""
+"""Patches of an image that change places or are hidden."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Int
 
 from sensorium.errors import ConfigError, check_counts
 from sensorium.layers.vision_attention import grid
-from sensorium.perturbations.picture import PicturePerturbation
+from sensorium.perturbations.image import ImagePerturbation
 from sensorium.types import Image, Key, ObservationSpec
 
 
@@ -22,7 +22,7 @@ class PatchOrder(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class ShufflePatches(PicturePerturbation):
+class ShufflePatches(ImagePerturbation):
     """A random order of the patches, drawn at the start of each episode (AN section 4.4).
 
     Patches are of `size` x `size` pixels. With `every`, a new order each so many steps.
@@ -35,7 +35,7 @@ class ShufflePatches(PicturePerturbation):
         check_counts(0, "ShufflePatches", every=self.every)
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if patches do not divide the picture."""
+        """ConfigError if patches do not divide the image."""
         del channels
         grid(height, width, self.size)
 
@@ -65,7 +65,7 @@ class ShufflePatches(PicturePerturbation):
 
 
 @dataclasses.dataclass(frozen=True)
-class Occlude(PicturePerturbation):
+class Occlude(ImagePerturbation):
     """A `share` of the patches is black, others each episode."""
 
     share: float = 0.3
@@ -82,7 +82,7 @@ class Occlude(PicturePerturbation):
             )
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if patches do not divide the picture, or none would be seen."""
+        """ConfigError if patches do not divide the image, or none would be seen."""
         del channels
         count = math.prod(grid(height, width, self.size))
         if round(self.share * count) >= count:
@@ -111,16 +111,16 @@ class Occlude(PicturePerturbation):
         return f"{self.share:.0%} occluded"
 
 
-def to_patches(picture: Image, size: int) -> Array:
-    """Cut a picture (H, W, C) into patches (N, size, size, C), row by row."""
-    height, width, channels = picture.shape
+def to_patches(image: Image, size: int) -> Array:
+    """Cut an image (H, W, C) into patches (N, size, size, C), row by row."""
+    height, width, channels = image.shape
     rows, columns = grid(height, width, size)
-    cut = picture.reshape(rows, size, columns, size, channels)
+    cut = image.reshape(rows, size, columns, size, channels)
     return cut.swapaxes(1, 2).reshape(rows * columns, size, size, channels)
 
 
 def from_patches(patches: Array, height: int, width: int) -> Image:
-    """Put patches (N, size, size, C) together again, row by row, to a picture (H, W, C)."""
+    """Put patches (N, size, size, C) together again, row by row, to an image (H, W, C)."""
     size, channels = patches.shape[1], patches.shape[3]
     rows, columns = grid(height, width, size)
     joined = patches.reshape(rows, columns, size, size, channels).swapaxes(1, 2)

@@ -5,7 +5,7 @@ A perturbation is a small immutable value. It is drawn once an episode and appli
     state = perturbation.init(key, senses)
     observation, state = perturbation.apply(key, state, observation)
 
-`senses` is what the world shows: a number of scalar sensors, or the shape of its pictures. A perturbation may
+`senses` is what the world shows: a number of scalar sensors, or the shape of its images. A perturbation may
 act on the agent's actions too, with the same state:
 
     action = perturbation.perturb_action(key, state, action)
@@ -49,10 +49,10 @@ class Perturbation(abc.ABC):
         Args:
             key: Random key, a new one every step.
             state: From `init`, or from the step before.
-            observation: N readings, or a picture.
+            observation: N readings, or an image.
 
         Returns:
-            As many readings as `output_spec` says, or a picture of that shape; and the new state.
+            As many readings as `output_spec` says, or an image of that shape; and the new state.
         """
 
     @property
@@ -80,7 +80,7 @@ class Perturbation(abc.ABC):
         """Which scalar sensor each channel carries now, -1 for noise; of the state that `apply` returned."""
 
     def carried(self, key: Key, state: PyTree, marks: Image) -> Image:
-        """Marks on the pixels of a picture, moved as `apply` of the same key and state moves the pixels.
+        """Marks on the pixels of an image, moved as `apply` of the same key and state moves the pixels.
 
         By default what happens to pixels happens to marks; those that mix pixels leave marks where they are.
         """
@@ -124,7 +124,7 @@ class Identity(Perturbation):
 
 
 def check_scalars(perturbation: Perturbation, senses: ObservationSpec) -> int:
-    """The number of scalar sensors that `senses` are; ConfigError if they are pictures."""
+    """The number of scalar sensors that `senses` are; ConfigError if they are images."""
     if not isinstance(senses, int):
         raise ConfigError(
             f"{str(perturbation)!r} happens to scalar sensors, not to {in_words(senses)}."
@@ -137,7 +137,7 @@ def check_perturbation(perturbation: Perturbation, senses: ObservationSpec = 5) 
 
     Args:
         perturbation: The perturbation to check.
-        senses: A number of scalar sensors, or the shape of pictures, to try it with.
+        senses: A number of scalar sensors, or the shape of images, to try it with.
 
     Raises:
         ConfigError: It breaks the contract; the message says which clause.

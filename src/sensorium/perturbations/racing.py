@@ -1,4 +1,4 @@
-"""What the papers do to the pictures of CarRacing: other backgrounds, other colours, things in the way.
+"""What the papers do to the images of CarRacing: other backgrounds, other colours, things in the way.
 
 All of them look at pixels only, so they work on our `CarRacing` and on Gymnasium's `CarRacing-v3` alike.
 Distances are of a frame of 96 x 96 pixels, and grow with the frame.
@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.errors import ConfigError
 from sensorium.perturbations.backgrounds import frames_of, is_video
-from sensorium.perturbations.picture import PicturePerturbation
+from sensorium.perturbations.image import ImagePerturbation
 from sensorium.types import Image, Key, ObservationSpec
 
 GRASS = ((100, 202, 100), (100, 228, 100))
@@ -24,7 +24,7 @@ _BAR = 12  # rows of it that show speed and steering
 
 
 @dataclasses.dataclass(frozen=True)
-class HideRows(PicturePerturbation):
+class HideRows(ImagePerturbation):
     """The lowest `rows` are black: the bar that shows speed and steering.
 
     The AttentionNeuron agent of CarRacing was trained without it, as the authors' code has it. It has to be
@@ -34,10 +34,10 @@ class HideRows(PicturePerturbation):
     rows: int = _BAR
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if the picture has fewer rows."""
+        """ConfigError if the image has fewer rows."""
         del width, channels
         if not 0 <= self.rows < height:
-            raise ConfigError(f"Cannot hide {self.rows} of the {height} rows of a picture.")
+            raise ConfigError(f"Cannot hide {self.rows} of the {height} rows of an image.")
 
     def apply(self, key: Key, state: tuple, observation: Image) -> tuple[Image, tuple]:
         """Blacken them."""
@@ -49,10 +49,10 @@ class HideRows(PicturePerturbation):
 
 
 @dataclasses.dataclass(frozen=True)
-class Background(PicturePerturbation):
-    """Pictures where the grass was (AN section 4.4, Table 5): pixels of its two colours are replaced.
+class Background(ImagePerturbation):
+    """Images where the grass was (AN section 4.4, Table 5): pixels of its two colours are replaced.
 
-    `source` is one of `SCENES`, a file of a picture or a video, or a folder of pictures, of which every
+    `source` is one of `SCENES`, a file of an image or a video, or a folder of images, of which every
     episode draws one. A video goes on by a frame each step from a random one, and begins anew at its end.
     """
 
@@ -85,7 +85,7 @@ class Background(PicturePerturbation):
 
 
 @dataclasses.dataclass(frozen=True)
-class NoiseBackground(PicturePerturbation):
+class NoiseBackground(ImagePerturbation):
     """Uniform noise where the grass was, new in each pixel at every step (AttentionAgent section 6)."""
 
     needs_colour = True
@@ -100,7 +100,7 @@ class NoiseBackground(PicturePerturbation):
 
 
 @dataclasses.dataclass(frozen=True)
-class Colour(PicturePerturbation):
+class Colour(ImagePerturbation):
     """Other shades of road and grass each episode (AttentionAgent section 5.5).
 
     To the road, and to the darker of the two greens, a number is added, drawn from -`amount` to `amount`
@@ -123,22 +123,22 @@ class Colour(PicturePerturbation):
     ) -> tuple[Image, Float[Array, "2 3"]]:
         """Add it, in parts where a pixel is partly road and partly grass."""
         del key
-        picture = observation.astype(jnp.float32)
+        image = observation.astype(jnp.float32)
         road, grass = state
-        green = picture[..., 1, None]
+        green = image[..., 1, None]
         # All of the road's up to 105, all of the grass's at 202, nothing from 228 on, and lines between
         to_grass = jnp.clip((green - 105) / (202 - 105), 0, 1)
         to_light = jnp.clip((green - 202) / (228 - 202), 0, 1)
         added = road + to_grass * (grass - road) - to_light * grass
-        shifted = jnp.clip(jnp.round(picture + added), 0, 255)
-        return jnp.where(_on_ground(picture), shifted, picture).astype(observation.dtype), state
+        shifted = jnp.clip(jnp.round(image + added), 0, 255)
+        return jnp.where(_on_ground(image), shifted, image).astype(observation.dtype), state
 
     def __str__(self) -> str:
         return "colour of each channel" if self.each_channel else "colour"
 
 
 @dataclasses.dataclass(frozen=True)
-class Bars(PicturePerturbation):
+class Bars(ImagePerturbation):
     """A black bar on the left and one on the right, above the one below (AttentionAgent section 5.5)."""
 
     width: float = 7.2
@@ -158,7 +158,7 @@ class Bars(PicturePerturbation):
 
 
 @dataclasses.dataclass(frozen=True)
-class Blob(PicturePerturbation):
+class Blob(ImagePerturbation):
     """A red square to the right of the car, where the paper has it (AttentionAgent section 5.5)."""
 
     top: float = 41.7
@@ -186,7 +186,7 @@ class Blob(PicturePerturbation):
 
 
 @dataclasses.dataclass(frozen=True)
-class FakeLane(PicturePerturbation):
+class FakeLane(ImagePerturbation):
     """A second road beside the first, of the same shape, which leads nowhere and earns nothing.
 
     Where there is ground, the darker is seen of what is there and what is `offset` pixels to the left of it,
@@ -226,24 +226,24 @@ def _above_bar(height: int) -> Bool[np.ndarray, " height"]:
     return np.arange(height) < height * (_SIDE - _BAR) / _SIDE
 
 
-def on_grass(picture: Image) -> Bool[Array, "height width 1"]:
+def on_grass(image: Image) -> Bool[Array, "height width 1"]:
     """Which pixels are of the ground beside the road."""
-    apart = jnp.abs(picture[..., None, :].astype(jnp.float32) - jnp.array(GRASS, jnp.float32))
+    apart = jnp.abs(image[..., None, :].astype(jnp.float32) - jnp.array(GRASS, jnp.float32))
     return jnp.any(jnp.all(apart <= _ROUNDING, -1), -1, keepdims=True)
 
 
-def _on_ground(picture: Image) -> Bool[Array, "height width 1"]:
+def _on_ground(image: Image) -> Bool[Array, "height width 1"]:
     """Road, grass, and blends of both."""
-    red, green, blue = jnp.moveaxis(picture.astype(jnp.float32), -1, 0)
+    red, green, blue = jnp.moveaxis(image.astype(jnp.float32), -1, 0)
     # The road has greys from 100 to 105; all there is between them and the greens is a blend
     ground = (jnp.abs(red - 102.5) < 5) & (jnp.abs(blue - 102.5) < 5) & (green > 98)
-    return (ground & _above_bar(picture.shape[0])[:, None])[..., None]
+    return (ground & _above_bar(image.shape[0])[:, None])[..., None]
 
 
-def _cover(picture: Image, share: np.ndarray, colour: tuple[int, ...]) -> Image:
+def _cover(image: Image, share: np.ndarray, colour: tuple[int, ...]) -> Image:
     """Paint over a share of each pixel."""
     part = jnp.asarray(share, jnp.float32)[..., None]
-    paint = jnp.array(colour[: picture.shape[2]], jnp.float32)
-    mixed = picture.astype(jnp.float32) * (1 - part) + paint * part
+    paint = jnp.array(colour[: image.shape[2]], jnp.float32)
+    mixed = image.astype(jnp.float32) * (1 - part) + paint * part
     # Bytes are rounded; where nothing is painted, floats pass unchanged
-    return jnp.where(part > 0, jnp.round(mixed), picture).astype(picture.dtype)
+    return jnp.where(part > 0, jnp.round(mixed), image).astype(image.dtype)

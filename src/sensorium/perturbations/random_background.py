@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, UInt8
 
-from sensorium.perturbations.picture import PicturePerturbation
+from sensorium.perturbations.image import ImagePerturbation
 from sensorium.perturbations.racing import on_grass
 from sensorium.types import Image, Key, ObservationSpec
 
@@ -19,7 +19,7 @@ _CELLS = (2, 4, 8, 16, 32)  # coarse to fine, along each side
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomBackground(PicturePerturbation):
+class RandomBackground(ImagePerturbation):
     """Spots of all sizes and colours where CarRacing has grass, others in each episode.
 
     Noise of five sizes is added up; how much finer noise counts, how much the three colours differ, contrast
@@ -29,7 +29,7 @@ class RandomBackground(PicturePerturbation):
     needs_colour = True
 
     def init(self, key: Key, senses: ObservationSpec) -> UInt8[Array, "height width 3"]:
-        """The picture of the episode."""
+        """The image of the episode."""
         height, width, _ = self.shape_of(senses)
         return _draw(key, height, width)
 

@@ -1,11 +1,11 @@
-"""NetRand's random layer, as something that happens to pictures.
+"""NetRand's random layer, as something that happens to images.
 
 Lee et al. 2020, "Network Randomization: A Simple Technique for Generalization in Deep Reinforcement
 Learning", section 3.
 
 There it is the first layer of a convolutional agent in training. As a perturbation it stands in front of any
-agent, in every engine. Departures: the result is a picture again, so it is brought back to bytes; and the
-paper's loss that pulls the features of changed and plain pictures together belongs to a trainer, not here.
+agent, in every engine. Departures: the result is an image again, so it is brought back to bytes; and the
+paper's loss that pulls the features of changed and plain images together belongs to a trainer, not here.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.errors import ConfigError, check_counts
-from sensorium.perturbations.picture import PicturePerturbation
+from sensorium.perturbations.image import ImagePerturbation
 from sensorium.types import Image, Key, ObservationSpec
 
 _SIZE = 3  # pixels each way
@@ -27,7 +27,7 @@ Kernel = Float[Array, "rows columns inputs outputs"]
 
 
 class Drawn(NamedTuple):
-    """What pictures pass through, and for how many of them it has held."""
+    """What images pass through, and for how many of them it has held."""
 
     kernel: Kernel
     plain: Bool[Array, ""]
@@ -36,16 +36,16 @@ class Drawn(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomConvolution(PicturePerturbation):
-    """Pictures pass through a 3 x 3 convolution from three colours to three, of random weights without bias.
+class RandomConvolution(ImagePerturbation):
+    """Images pass through a 3 x 3 convolution from three colours to three, of random weights without bias.
 
     The weights are Xavier-normal. They are drawn at the start of an episode, and anew every `every` steps;
     with `every=0` they stay for the episode. The default is the authors': once in each iteration of PPO,
-    which is 256 steps of each of their worlds. Each time, with probability `alpha`, pictures pass unchanged
+    which is 256 steps of each of their worlds. Each time, with probability `alpha`, images pass unchanged
     until the next draw.
 
     A convolution may give any number. All numbers of a channel are moved and scaled alike, until no even
-    surface, whatever its colour, leaves 0 to 255; what an edge has beyond that is cut off. The picture is
+    surface, whatever its colour, leaves 0 to 255; what an edge has beyond that is cut off. The image is
     surrounded by black.
     """
 
@@ -66,7 +66,7 @@ class RandomConvolution(PicturePerturbation):
         return self._draw(key)
 
     def apply(self, key: Key, state: Drawn, observation: Image) -> tuple[Image, Drawn]:
-        """Convolve the picture, with new weights if it is time."""
+        """Convolve the image, with new weights if it is time."""
         if self.every:
             expired = state.age == self.every
             fresh = self._draw(key)
@@ -96,11 +96,11 @@ class RandomConvolution(PicturePerturbation):
         return "random convolution" + (when if self.every else "")
 
 
-def _convolve(picture: Image, kernel: Kernel) -> Float[Array, "height width 3"]:
+def _convolve(image: Image, kernel: Kernel) -> Float[Array, "height width 3"]:
     # Weights that differ in each episode of a batch are over ten times slower in XLA's convolutions on
     # a CPU than as sums of shifted planes
-    height, width, _ = picture.shape
-    planes = jnp.moveaxis(picture.astype(jnp.float32), -1, 0)
+    height, width, _ = image.shape
+    planes = jnp.moveaxis(image.astype(jnp.float32), -1, 0)
     planes = jnp.pad(planes, ((0, 0), (_SIZE // 2,) * 2, (_SIZE // 2,) * 2))
     terms = [
         kernel[row, column, colour][:, None, None]

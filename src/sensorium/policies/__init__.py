@@ -4,9 +4,9 @@
 |---|---|---|
 | AttentionNeuron | its layer: any number of sensors, any order | linear or small tanh network on the code |
 | Deep Sets, Set Transformer | the same LSTM in each sensor, other pooling | the same |
-| AttentionNeuron for pictures | patches of a picture, in any order | AttentionAgent on the code |
-| AttentionAgent | patches of a picture vote | an LSTM on the places of the best |
-| convolutional | a whole picture, each pixel in its place | a ReLU network |
+| AttentionNeuron for images | patches of an image, in any order | AttentionAgent on the code |
+| AttentionAgent | patches of an image vote | an LSTM on the places of the best |
+| convolutional | a whole image, each pixel in its place | a ReLU network |
 | feed-forward | fixed places | small tanh network on the readings |
 """
 

@@ -1,4 +1,4 @@
-"""AttentionAgent: look at the few patches of a picture that matter, act on where they are.
+"""AttentionAgent: look at the few patches of an image that matter, act on where they are.
 
 Tang, Nguyen & Ha 2020, "Neuroevolution of Self-Interpretable Agents".
 
@@ -44,41 +44,41 @@ class AttentionAgent(Policy):
         """Blank memory.
 
         Args:
-            senses: (H, W, C) of the pictures.
+            senses: (H, W, C) of the images.
 
         Raises:
-            ConfigError: They are no pictures, of another number of channels than the agent was made for, or
+            ConfigError: They are no images, of another number of channels than the agent was made for, or
                 of fewer patches than it looks at.
         """
         if not isinstance(senses, tuple) or len(senses) != 3 or senses[2] != self.channels:
             raise ConfigError(
-                f"An AttentionAgent sees pictures of height x width x {self.channels}, not "
+                f"An AttentionAgent sees images of height x width x {self.channels}, not "
                 f"{in_words(senses)}."
             )
         self._check_size(*senses[:2])
         return self.lstm.initial_memory()
 
     def check(self, observation: Any, carry: Memory) -> Image:
-        """A picture of any size with the channels that the agent was made for."""
+        """An image of any size with the channels that the agent was made for."""
         del carry
-        picture = check_image(observation, (None, None, self.channels))
+        image = check_image(observation, (None, None, self.channels))
         try:
-            self._check_size(*picture.shape[:2])
+            self._check_size(*image.shape[:2])
         except ConfigError as error:
             raise ObservationError(str(error)) from error
-        return picture
+        return image
 
     def _check_size(self, height: int, width: int) -> None:
         rows, columns = self.look.grid(height, width)
         if rows * columns < self.top:
             raise ConfigError(
-                f"A picture of {height} x {width} has {rows * columns} patches, fewer than the {self.top} "
+                f"An image of {height} x {width} has {rows * columns} patches, fewer than the {self.top} "
                 "that the agent looks at."
             )
 
     @property
     def channels(self) -> int:
-        """Of the pictures that it sees."""
+        """Of the images that it sees."""
         return self.look.query.weight.shape[1] // self.look.patch_size**2
 
     def with_top(self, top: int) -> "AttentionAgent":
@@ -144,12 +144,12 @@ class AttentionAgentConfig(PolicyConfig):
     hidden_size: int = 16
     """Units of the LSTM."""
     channels: int = 3
-    """Of the pictures."""
+    """Of the images."""
     scale: float = 2.0
     """What products of queries and keys are divided by: √message_size; √147 in the agents of 2020."""
 
     def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> AttentionAgent:
-        """Draw an agent; ConfigError if `senses` are no pictures that it can look at, or it looks at none."""
+        """Draw an agent; ConfigError if `senses` are no images that it can look at, or it looks at none."""
         _check_top(self.top)
         key_look, key_lstm, key_output = jax.random.split(key, 3)
         agent = AttentionAgent(

@@ -1,4 +1,4 @@
-"""The convolutional baseline: an agent that sees pictures as most of the field's do.
+"""The convolutional baseline: an agent that sees images as most of the field's do.
 
 The network of Mnih et al. 2015, "Human-level control through deep reinforcement learning": three convolutions
 and a layer, with ReLU. Departures: one frame in colour instead of four grey ones, as CarRacing shows speed
@@ -31,7 +31,7 @@ class ConvolutionalPolicy(Policy):
 
     convolutions: tuple[Convolution, ...]
     layers: tuple[Linear, ...]
-    picture_shape: tuple[int, int, int] = eqx.field(static=True)
+    image_shape: tuple[int, int, int] = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
@@ -39,23 +39,23 @@ class ConvolutionalPolicy(Policy):
         """Nothing.
 
         Args:
-            senses: (H, W, C) of the pictures.
+            senses: (H, W, C) of the images.
 
         Raises:
             ConfigError: They are not of the shape that the agent was built for.
         """
-        if senses != self.picture_shape:
-            height, width, channels = self.picture_shape
+        if senses != self.image_shape:
+            height, width, channels = self.image_shape
             raise ConfigError(
-                f"A convolutional agent sees pictures of the size that it was built for, "
+                f"A convolutional agent sees images of the size that it was built for, "
                 f"{height} x {width} x {channels}, not {senses}."
             )
         return ()
 
     def check(self, observation: Any, carry: tuple[()]) -> Image:
-        """A picture of the size that the agent was built for."""
+        """An image of the size that the agent was built for."""
         del carry
-        return check_image(observation, self.picture_shape)
+        return check_image(observation, self.image_shape)
 
     def encode(
         self, observation: Image, carry: tuple[()]
@@ -92,14 +92,14 @@ class ConvolutionalConfig(PolicyConfig):
     """Cut actions off at -1 and 1, as agents of Stable-Baselines3's PPO do, instead of a tanh."""
 
     def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> ConvolutionalPolicy:
-        """Draw an agent for pictures of exactly that size.
+        """Draw an agent for images of exactly that size.
 
         Raises:
-            ConfigError: `senses` are no pictures, or too small for the windows; settings do not fit.
+            ConfigError: `senses` are no images, or too small for the windows; settings do not fit.
         """
         if not isinstance(senses, tuple) or len(senses) != 3:
             raise ConfigError(
-                f"A convolutional agent sees pictures of height x width x channels, not "
+                f"A convolutional agent sees images of height x width x channels, not "
                 f"{in_words(senses)}."
             )
         if not len(self.channels) == len(self.windows) == len(self.strides):
@@ -115,7 +115,7 @@ class ConvolutionalConfig(PolicyConfig):
             height, width = ((side - size) // stride + 1 for side in (height, width))
             if min(height, width) < 1:
                 raise ConfigError(
-                    f"Pictures of {senses[0]} x {senses[1]} are too small for convolutions with windows "
+                    f"Images of {senses[0]} x {senses[1]} are too small for convolutions with windows "
                     f"of {', '.join(map(str, self.windows))} pixels."
                 )
             inputs = outputs
@@ -125,7 +125,7 @@ class ConvolutionalConfig(PolicyConfig):
             layers=tuple(
                 Linear(before, after, key=next(keys)) for before, after in itertools.pairwise(sizes)
             ),
-            picture_shape=senses,
+            image_shape=senses,
             num_actions=count_of(actions),
             distribution=distribution_of(actions, clipped=self.clipped),
         )

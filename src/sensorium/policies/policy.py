@@ -63,7 +63,7 @@ class Policy(eqx.Module):
         """The memory of an agent that has seen nothing yet.
 
         Args:
-            senses: N, how many channels each observation will have; the shape of pictures.
+            senses: N, how many channels each observation will have; the shape of images.
 
         Raises:
             ConfigError: The policy cannot work with that many.
@@ -73,7 +73,7 @@ class Policy(eqx.Module):
         """Compute the features of an observation; by default they are the observation itself.
 
         Args:
-            observation: N readings, float; or a picture.
+            observation: N readings, float; or an image.
             carry: From `initial_carry`, or from the step before.
 
         Returns:
@@ -97,7 +97,7 @@ class Policy(eqx.Module):
         """One step without checks, for use inside compiled code.
 
         Args:
-            observation: N readings, float; or a picture.
+            observation: N readings, float; or an image.
             carry: From `initial_carry`, or from the step before.
 
         Returns:
@@ -111,7 +111,7 @@ class Policy(eqx.Module):
 
     @property
     def hidden_rows(self) -> int:
-        """How many of the lowest rows of a picture the agent was not shown in training.
+        """How many of the lowest rows of an image the agent was not shown in training.
 
         They have to be hidden before patches are shuffled, so `evaluate` does it and not the agent; see
         `sensorium.perturbations.HideRows`. The default suits most agents.
@@ -119,13 +119,13 @@ class Policy(eqx.Module):
         return 0
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
-        """Corner (row, column) of each patch of a picture that it looks at, and their size in pixels.
+        """Corner (row, column) of each patch of an image that it looks at, and their size in pixels.
 
         Raises:
-            ConfigError: The agent does not look at patches of pictures; the default.
+            ConfigError: The agent does not look at patches of images; the default.
         """
         raise ConfigError(
-            f"{type(self).__name__} does not look at patches of a picture of {height} x {width}."
+            f"{type(self).__name__} does not look at patches of an image of {height} x {width}."
         )
 
     @property
@@ -170,7 +170,7 @@ class Policy(eqx.Module):
         """One checked step.
 
         Args:
-            observation: N readings, finite numbers, or a picture of bytes; an array or whatever makes one.
+            observation: N readings, finite numbers, or an image of bytes; an array or whatever makes one.
             carry: From `initial_carry`, or from the step before.
 
         Returns:
@@ -207,7 +207,7 @@ class PolicyConfig(abc.ABC):
         """Draw a policy with random weights.
 
         Args:
-            senses: N scalar sensors, or the shape of pictures.
+            senses: N scalar sensors, or the shape of images.
             actions: A, or the numbers of options of discrete choices.
             key: Random key; the architecture does not depend on it.
 
@@ -266,7 +266,7 @@ def check_observation(observation: Any) -> Observation:
 
 
 def check_image(observation: Any, shape: tuple[int | None, int | None, int]) -> Image:
-    """Return `observation` as a picture of bytes, or say what is wrong with it.
+    """Return `observation` as an image of bytes, or say what is wrong with it.
 
     Args:
         observation: What claims to be one.
@@ -282,13 +282,13 @@ def check_image(observation: Any, shape: tuple[int | None, int | None, int]) -> 
     if not fits:
         wanted = " x ".join("any" if side is None else str(side) for side in shape)
         raise ObservationError(
-            f"This agent sees pictures of {wanted} (height x width x channels), got shape {array.shape}; "
+            f"This agent sees images of {wanted} (height x width x channels), got shape {array.shape}; "
             "batch with jax.vmap."
         )
     if array.dtype != np.uint8:
         scale = "multiply by 255 and " if _up_to_one(array) else ""
         raise ObservationError(
-            f"A picture must be of uint8, 0 to 255, got dtype {array.dtype}; {scale}convert it first."
+            f"An image must be of uint8, 0 to 255, got dtype {array.dtype}; {scale}convert it first."
         )
     return jnp.asarray(array)
 
@@ -314,12 +314,12 @@ def check_sensors(senses: ObservationSpec, expected: int | None = None, why: str
     """The number of scalar sensors that `senses` are.
 
     Args:
-        senses: N, or the shape of pictures.
+        senses: N, or the shape of images.
         expected: How many there must be; None for any number.
         why: Who takes that many only.
 
     Raises:
-        ConfigError: They are pictures, fewer than one, or not as many as expected.
+        ConfigError: They are images, fewer than one, or not as many as expected.
     """
     if not isinstance(senses, int):
         able = "; an AttentionAgent can" if len(senses) == 3 else ""

@@ -1,7 +1,7 @@
-"""AttentionNeuron for pictures (AN section 4.4, CarRacing).
+"""AttentionNeuron for images (AN section 4.4, CarRacing).
 
 The layer turns the patches of the last frames, in any order, into a code. In the paper's agent the code is
-voted on as if it were a picture, and the places of the best, as in an AttentionAgent, go through an LSTM to
+voted on as if it were an image, and the places of the best, as in an AttentionAgent, go through an LSTM to
 the actions. Gradients through the choice of places are guesses, so that there is a policy too that reads the
 whole code. How much of the old code is kept beside the new one is the agent's own decision at each step.
 """
@@ -59,7 +59,7 @@ class Reading(enum.Enum):
 
 
 class PlacesReader(eqx.Module):
-    """The code is a picture of M pixels, which vote for one another; the places of the best are read."""
+    """The code is an image of M pixels, which vote for one another; the places of the best are read."""
 
     query: Linear
     key: Linear
@@ -99,10 +99,10 @@ class VisionPolicy(Policy):
         """Blank memory.
 
         Args:
-            senses: (H, W, 3) of pictures in colour, or (H, W, 1) of grey ones.
+            senses: (H, W, 3) of images in colour, or (H, W, 1) of grey ones.
 
         Raises:
-            ConfigError: They are no pictures, do not divide into patches, or into another number of them
+            ConfigError: They are no images, do not divide into patches, or into another number of them
                 than nonlinear keys as published were built for.
         """
         size = _size_of(senses)
@@ -123,7 +123,7 @@ class VisionPolicy(Policy):
         )
 
     def check(self, observation: Any, carry: VisionCarry) -> Image:
-        """A picture of the size that its memory is for, in colour or grey."""
+        """An image of the size that its memory is for, in colour or grey."""
         channels = 1 if np.ndim(observation) == 3 and np.shape(observation)[2] == 1 else 3
         height, width = carry.frames.shape[1:]
         return check_image(observation, (height, width, channels))
@@ -132,9 +132,9 @@ class VisionPolicy(Policy):
         self, observation: Image, carry: VisionCarry
     ) -> tuple[Float[Array, "M D"], VisionCarry, Trace]:
         """A new code."""
-        picture = observation.astype(jnp.float32)
+        image = observation.astype(jnp.float32)
         # Whole numbers, as the authors' agents saw them
-        grey = jnp.floor(picture @ _LUMA) if picture.shape[-1] == 3 else picture[..., 0]
+        grey = jnp.floor(image @ _LUMA) if image.shape[-1] == 3 else image[..., 0]
         frames = jnp.where(carry.fresh, grey, jnp.concatenate([carry.frames[1:], grey[None]]))
         return self.look_at(frames, carry._replace(fresh=jnp.zeros((), bool)))
 
@@ -171,12 +171,12 @@ class VisionPolicy(Policy):
 
 @dataclasses.dataclass(frozen=True)
 class VisionAttentionNeuronConfig(PolicyConfig):
-    """An AttentionNeuron agent for pictures; the defaults are the paper's for CarRacing, 7,212 parameters."""
+    """An AttentionNeuron agent for images; the defaults are the paper's for CarRacing, 7,212 parameters."""
 
     may_be_zero = ("hidden_rows",)
 
     num_queries: int = 1024
-    """M; a square number, if the code is voted on as a picture."""
+    """M; a square number, if the code is voted on as an image."""
     patch_size: int = 6
     """Pixels each way; patches lie side by side."""
     num_frames: int = 4
@@ -200,12 +200,12 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     keep_size: int = 16
     """Units of the network that says how much of the old code to keep."""
     hidden_rows: int = 12
-    """Lowest rows of the picture that it is not shown: of CarRacing's bar."""
+    """Lowest rows of the image that it is not shown: of CarRacing's bar."""
     key_map: KeyMap = KeyMap.LINEAR
     """The NLA switch."""
 
     def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> VisionPolicy:
-        """Draw an agent; ConfigError if `senses` are no pictures that it can look at."""
+        """Draw an agent; ConfigError if `senses` are no images that it can look at."""
         num_actions = count_of(actions)
         keys = jax.random.split(key, 8)
         reader, num_features = self._draw_reader(keys[1], keys[2])
@@ -251,9 +251,9 @@ class VisionAttentionNeuronConfig(PolicyConfig):
 
 
 def _size_of(senses: ObservationSpec) -> tuple[int, int]:
-    """Height and width; ConfigError if `senses` are no pictures."""
+    """Height and width; ConfigError if `senses` are no images."""
     if isinstance(senses, int) or len(senses) != 3 or senses[2] not in (1, 3):
         raise ConfigError(
-            f"The agent sees pictures of height x width x 3 (or 1), not {in_words(senses)}."
+            f"The agent sees images of height x width x 3 (or 1), not {in_words(senses)}."
         )
     return senses[0], senses[1]

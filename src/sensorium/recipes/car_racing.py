@@ -226,7 +226,7 @@ CONVOLUTIONAL = dataclasses.replace(
     stages=(_IMITATION.changed(generations=40, beta_generations=20, test_episodes=32, **_FINE),),
 )
 
-# NetRand is its random layer and a loss that pulls features of changed and plain pictures together. Imitation
+# NetRand is its random layer and a loss that pulls features of changed and plain images together. Imitation
 # has the layer alone: the loss, and averaging actions over several layers in tests, do not exist here
 NETRAND = dataclasses.replace(
     CONVOLUTIONAL,

@@ -45,13 +45,13 @@ ATTENTION_AGENTS = ("carracing-attention-agent", "carracing-attention-agent-colo
 """Ours."""
 _RACING_PI = ("carracing_pi", *RACING_PI)
 _ATTENTION_AGENTS = (*AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
-PICTURES = {
+IMAGES = {
     "kof.jpg": "KOF",
     "mt_fuji.jpg": "Mt. Fuji",
     "ukiyoe.jpg": "Ukiyoe",
     "kimetsu.jpg": "DS",
 }
-"""Columns of AN Table 5 by the authors' files of pictures, in the order of the table."""
+"""Columns of AN Table 5 by the authors' files of images, in the order of the table."""
 
 
 def _named(scores: Row, names: Mapping[str, str]) -> Row:
@@ -71,7 +71,7 @@ def _an_table_2(row: str) -> Row:
 
 def _an_table_5(row: str, *, shuffled: bool) -> Row:
     after = " + shuffled" if shuffled else ""
-    columns = {f"background {file}{after}": name for file, name in PICTURES.items()}
+    columns = {f"background {file}{after}": name for file, name in IMAGES.items()}
     plain = {"plain": "training env"} | ({"shuffled": "training env"} if shuffled else {})
     return _named(AN_TABLE_5.row(row), plain | columns)
 

@@ -121,7 +121,7 @@ AN_TABLE_4 = Table(
 
 AN_TABLE_5 = Table(
     "AN Table 5",
-    "return in CarRacing, pictures in place of its grass",
+    "return in CarRacing, images in place of its grass",
     ("training env", "KOF", "Mt. Fuji", "Ukiyoe", "DS"),
     {
         "AttentionAgent": (

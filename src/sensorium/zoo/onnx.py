@@ -46,7 +46,7 @@ class Exported:
 
     path: Path
     observation_spec: ObservationSpec
-    """Scalar sensors, or the shape of pictures, that the agent was made for."""
+    """Scalar sensors, or the shape of images, that the agent was made for."""
     any_number: bool
     """Whether it takes any number of sensors; else exactly those."""
     difference: float
@@ -93,7 +93,7 @@ def export_policy(
 
     Args:
         policy: The policy.
-        senses: N, or the shape of the pictures; where the policy takes any N, so does the file.
+        senses: N, or the shape of the images; where the policy takes any N, so does the file.
         path: The file to create or replace, atomically.
         facts: More to say in the metadata.
 
@@ -143,7 +143,7 @@ def difference_from(
     Args:
         session: An `onnxruntime.InferenceSession`.
         policy: The policy.
-        senses: N, or the shape of the pictures.
+        senses: N, or the shape of the images.
         steps: How many.
     """
     rng = np.random.default_rng(0)
@@ -298,20 +298,20 @@ def _filling(leaf: Any) -> Any:
 
 
 def _made_up(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Readings; or a picture of a few rectangles in some noise, where some patches stand out."""
+    """Readings; or an image of a few rectangles in some noise, where some patches stand out."""
     if isinstance(spec_of(shape), int):
         return rng.normal(size=shape).astype(np.float32)
-    picture = rng.integers(0, 64, shape)
+    image = rng.integers(0, 64, shape)
     for _ in range(6):
         top, left = rng.integers(0, shape[0]), rng.integers(0, shape[1])
         high, wide = rng.integers(4, 32, 2)
-        picture[top : top + high, left : left + wide] += rng.integers(0, 191, shape[2])
-    picture = np.clip(picture, 0, 255)
+        image[top : top + high, left : left + wide] += rng.integers(0, 191, shape[2])
+    image = np.clip(image, 0, 255)
     if shape[2] == 3:
         # Greys that are nearly whole numbers would be rounded up here and down there
-        near = np.abs((picture @ (299, 587, 114) + 500) % 1000 - 500) < 50
-        picture[..., 2] ^= near
-    return picture.astype(np.uint8)
+        near = np.abs((image @ (299, 587, 114) + 500) % 1000 - 500) < 50
+        image[..., 2] ^= near
+    return image.astype(np.uint8)
 
 
 @contextlib.contextmanager

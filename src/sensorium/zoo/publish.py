@@ -48,13 +48,13 @@ SENSES: tuple[Perturbation, ...] = (
 """What every agent is scored under."""
 HOST_SENSES = (Reshuffle(500),)
 """And the ant beyond that (AN Table 6)."""
-OF_PICTURES: tuple[Perturbation, ...] = (
+OF_IMAGES: tuple[Perturbation, ...] = (
     Identity(),
     *(Background(scene) for scene in SCENES),
     *MODIFICATIONS.values(),
     ShufflePatches(),
 )
-"""What every agent of pictures is scored under."""
+"""What every agent of images is scored under."""
 OF_PATCHES = (ShufflePatches(every=25), ShufflePatches(every=100))
 """And those that do not mind the order of patches beyond that."""
 
@@ -118,8 +118,8 @@ def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
     """All scores of a card."""
     world = make_world(agent.recipe.env)
     fixed = isinstance(agent.policy, FeedForwardPolicy)
-    pictures = not isinstance(world.observation_spec, int)
-    asked = OF_PICTURES if pictures else SENSES + (HOST_SENSES if world.on_host else ())
+    images = not isinstance(world.observation_spec, int)
+    asked = OF_IMAGES if images else SENSES + (HOST_SENSES if world.on_host else ())
     asked += OF_PATCHES if isinstance(agent.policy, VisionPolicy) else ()
     found = {}
     for senses in asked[:2] if fixed else asked:

@@ -22,7 +22,7 @@ from sensorium.policies import (
 )
 from sensorium.types import ObservationSpec
 
-_PICTURES = (96, 96, 3)
+_IMAGES = (96, 96, 3)
 _AGENT_OF_2020 = AttentionAgentConfig(scale=147**0.5)
 _ARCHITECTURES: dict[str, tuple[PolicyConfig, ObservationSpec, int]] = {
     "cartpole_pi": (AttentionNeuronConfig(), 5, 1),
@@ -32,10 +32,10 @@ _ARCHITECTURES: dict[str, tuple[PolicyConfig, ObservationSpec, int]] = {
         8,
     ),
     "ant_mlp": (FeedForwardConfig((32, 32)), 28, 8),
-    "carracing_attention_agent": (AttentionAgentConfig(), _PICTURES, 3),
-    "carracing_attention_agent_2020": (_AGENT_OF_2020, _PICTURES, 3),
-    "carracing_pi": (VisionAttentionNeuronConfig(), _PICTURES, 3),
-    "takecover_attention_agent": (_AGENT_OF_2020, _PICTURES, 1),
+    "carracing_attention_agent": (AttentionAgentConfig(), _IMAGES, 3),
+    "carracing_attention_agent_2020": (_AGENT_OF_2020, _IMAGES, 3),
+    "carracing_pi": (VisionAttentionNeuronConfig(), _IMAGES, 3),
+    "takecover_attention_agent": (_AGENT_OF_2020, _IMAGES, 1),
 }
 """Architecture, sensors and actions of each published agent."""
 

@@ -5,24 +5,24 @@ import { colour } from "./canvas.js";
 const MARKED = 10; // patches
 
 // Draw an image, each pixel `zoom` times as wide
-export function paint(canvas, picture, zoom = 4) {
-  const [height, width] = picture.shape;
+export function paint(canvas, image, zoom = 4) {
+  const [height, width] = image.shape;
   if (canvas.width !== zoom * width || canvas.height !== zoom * height) {
     Object.assign(canvas, { width: zoom * width, height: zoom * height });
   }
   const pen = canvas.getContext("2d"), small = (canvas.small ??= document.createElement("canvas"));
   if (small.width !== width || small.height !== height) {
     Object.assign(small, { width, height });
-    canvas.image = null;
+    canvas.pixels = null;
   }
-  const image = (canvas.image ??= new ImageData(width, height)), data = image.data;
-  for (let from = 0, to = 0; from < picture.length; from += 3, to += 4) {
-    data[to] = picture[from];
-    data[to + 1] = picture[from + 1];
-    data[to + 2] = picture[from + 2];
+  const pixels = (canvas.pixels ??= new ImageData(width, height)), data = pixels.data;
+  for (let from = 0, to = 0; from < image.length; from += 3, to += 4) {
+    data[to] = image[from];
+    data[to + 1] = image[from + 1];
+    data[to + 2] = image[from + 2];
     data[to + 3] = 255;
   }
-  small.getContext("2d").putImageData(image, 0, 0);
+  small.getContext("2d").putImageData(pixels, 0, 0);
   pen.imageSmoothingEnabled = false;
   pen.drawImage(small, 0, 0, canvas.width, canvas.height);
   return pen;

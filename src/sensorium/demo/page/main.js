@@ -96,7 +96,7 @@ function layOut(next) {
     : "The agent in its world");
   fillAgents();
   buttons.reset(about.sensors, about.first_noise);
-  say(image ? "Click the image to hide patches. Drop a picture onto the page to use it as background."
+  say(image ? "Click the image to hide patches. Drop another onto the page to use it as background."
     : sensors && about.any_number ? "Press Shuffle. Click a sensor or an input to silence it."
     : FIXED);
 }
@@ -195,7 +195,7 @@ function draw() {
   socket.drawn();
 }
 
-// By the world's `drawing`, see `World` in envs/base.py; images, and pictures that a world renders itself
+// By the world's `drawing`, see `World` in envs/base.py; images, and those that a world renders itself
 const DRAWINGS = {
   cartpole(action) {
     cartpole($("scene"), frame.pose, action, false);
@@ -282,7 +282,7 @@ for (const button of document.querySelectorAll("[data-preset]")) {
 $("share").onclick = async () => {
   try {
     await navigator.clipboard.writeText(location.href);
-    say(state?.background === "upload" ? "Link copied; your own picture is not in it." : "Link copied.");
+    say(state?.background === "upload" ? "Link copied; your own image is not in it." : "Link copied.");
   } catch {
     say("Copy the address of this page: it holds all that is set.");
   }
@@ -343,9 +343,9 @@ function moveCursor(event) {
 // Uploads
 
 function upload(file) {
-  if (about?.drawing !== "image") say("This world has no background to put a picture into.", true);
-  else if (!file.type.startsWith("image/")) say("That file is no picture.", true);
-  else if (file.size > LARGEST_FILE) say("A picture may have 4 MB; this one has more.", true);
+  if (about?.drawing !== "image") say("This world has no background to put an image into.", true);
+  else if (!file.type.startsWith("image/")) say("That file is no image.", true);
+  else if (file.size > LARGEST_FILE) say("An image may have 4 MB; this one has more.", true);
   else {
     socket.sendFile(file);
     say(`${file.name} is the background.`);

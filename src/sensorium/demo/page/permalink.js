@@ -11,7 +11,7 @@ const DEFAULTS = { ...NO_CHANGES, seed: 1, speed: 1, paused: false };
 export function toFragment(state) {
   const parts = [];
   for (const [name, value] of Object.entries(state)) {
-    // An uploaded picture is not in the link
+    // An uploaded image is not in the link
     if (name === "background" && value === "upload") continue;
     if (name in DEFAULTS && String(value) === String(DEFAULTS[name])) continue;
     parts.push(`${name}=${encodeURIComponent(LISTS.includes(name) ? value.join(".") : value)}`);

@@ -7,7 +7,7 @@
 | `dynamics.py` | the car |
 | `contact.py` | which tiles its wheels touch |
 | `canvas.py` | the ground, painted once for each track |
-| `picture.py` | frames |
+| `image.py` | frames |
 | `road_ahead.py` | where the road goes, in numbers |
 """
 

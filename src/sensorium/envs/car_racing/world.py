@@ -1,7 +1,7 @@
 """CarRacing: drive around a track that is drawn anew for every episode, seen from above.
 
 The world of Gymnasium's `CarRacing-v3` (continuous) in JAX: the same tracks from the same random numbers, the
-same car, the same rewards, nearly the same pictures. `docs/worlds.md` says how nearly.
+same car, the same rewards, nearly the same images. `docs/worlds.md` says how nearly.
 
 Departures: visited tiles keep their shade of grey (which differ by 2 and 5 of 255), and digits of the return
 are drawn of bars.
@@ -20,7 +20,7 @@ from sensorium.envs.car_racing import dynamics
 from sensorium.envs.car_racing.canvas import Canvas, paint
 from sensorium.envs.car_racing.contact import Road, survey, touched
 from sensorium.envs.car_racing.dynamics import STEER_LIMIT, STEPS_PER_SECOND, Car
-from sensorium.envs.car_racing.picture import PIXELS, Packed, draw, unpack
+from sensorium.envs.car_racing.image import PIXELS, Packed, draw, unpack
 from sensorium.envs.car_racing.road_ahead import ROAD_SENSORS, road_ahead
 from sensorium.envs.car_racing.track import MAX_TILES, PLAYFIELD, Track, draw_track
 from sensorium.errors import ConfigError
@@ -34,8 +34,8 @@ class CarRacingState(NamedTuple):
     road: Road
     """What is driven on: the same through an episode."""
     canvas: Canvas | None
-    """What it looks like: the same through an episode; None where no pictures are drawn."""
-    picture: Packed | None
+    """What it looks like: the same through an episode; None where no images are drawn."""
+    image: Packed | None
     """The frame. Kept, as else XLA would draw it anew for each of its readers."""
     on_road: Bool[Array, "4"]
     """Which wheels touched a tile when they were last looked at."""
@@ -77,7 +77,7 @@ class CarRacing(Environment):
     [-1, 1] to [0, 1] as the papers do.
 
     ## Observation space
-    A picture of 96 x 96 x 3 bytes: the car upright at (72, 48), the camera coming down in the first
+    An image of 96 x 96 x 3 bytes: the car upright at (72, 48), the camera coming down in the first
     second, and on the lowest 12 rows what Gymnasium shows: return, speed, spin of the four wheels,
     steering and turning.
 
@@ -108,7 +108,7 @@ class CarRacing(Environment):
     def num_sensors(self) -> int:
         """None to count: ConfigError."""
         raise ConfigError(
-            f"{self.id} shows pictures of shape {self.observation_shape}; it has no scalar sensors."
+            f"{self.id} shows images of shape {self.observation_shape}; it has no scalar sensors."
         )
 
     @property
@@ -130,7 +130,7 @@ class CarRacing(Environment):
             car=dynamics.first_step(car),
             road=survey(track),
             canvas=self._paint(track),
-            picture=None,
+            image=None,
             on_road=jnp.zeros(4, bool),
             visited=jnp.zeros(MAX_TILES, bool),
             unpaid=jnp.zeros(()),
@@ -140,7 +140,7 @@ class CarRacing(Environment):
         )
         on_road, visited, paid = _touch(state, car, params)
         state = state._replace(on_road=on_road, visited=visited, unpaid=paid, total=paid)
-        state = state._replace(picture=self._draw(state))
+        state = state._replace(image=self._draw(state))
         return self.observe(state), state
 
     def step_env(
@@ -172,20 +172,20 @@ class CarRacing(Environment):
             idle=idle,
             time=state.time + 1,
         )
-        picture = self._draw(state)
-        state = state._replace(picture=picture, total=state.total + params.step_reward)
+        image = self._draw(state)
+        state = state._replace(image=image, total=state.total + params.step_reward)
         return self.observe(state), state, reward, terminated, {}
 
     def observe(self, state: CarRacingState) -> Sensed:
-        """The picture."""
-        assert state.picture is not None
-        return unpack(state.picture)
+        """The image."""
+        assert state.image is not None
+        return unpack(state.image)
 
     def draw(self, state: CarRacingState) -> UInt8[np.ndarray, "height width 3"] | None:
-        """The picture, each pixel four times as wide; None where no pictures are drawn."""
-        if state.picture is None:
+        """The image, each pixel four times as wide; None where no images are drawn."""
+        if state.image is None:
             return None
-        return np.asarray(unpack(state.picture)).repeat(4, 0).repeat(4, 1)
+        return np.asarray(unpack(state.image)).repeat(4, 0).repeat(4, 1)
 
     def pose(self, state: CarRacingState) -> Float[Array, "4"]:
         """Position of the car (m), its angle and that of its front wheels (rad)."""
@@ -226,10 +226,10 @@ _SPEEDING_COST = 0.05  # a step, for each m/s above the limit
 
 @dataclasses.dataclass(frozen=True)
 class CarRacingRoad(CarRacing):
-    """The same world, but what arrives are the numbers of `road_ahead`: no pictures are drawn.
+    """The same world, but what arrives are the numbers of `road_ahead`: no images are drawn.
 
     For experts: an agent that reads the track learns in minutes, and can then label the states of one that
-    reads images. It knows no more of the road than pictures show, so that it asks nothing impossible.
+    reads images. It knows no more of the road than images show, so that it asks nothing impossible.
     """
 
     roughness: float = 0.0

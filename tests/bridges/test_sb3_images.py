@@ -148,11 +148,11 @@ def test_the_agent_of_ours_is_the_model_of_theirs():
     policy = sb3.to_policy(model, SMALL.policy, (96, 96, 3), 3)
     assert isinstance(policy, ConvolutionalPolicy)
     world = Perturbed(CarRacing(), RandomConvolution(every=1))
-    pictures, _ = drive(WorldVectorEnv(world, 4), 3)
-    pictures = pictures.reshape(-1, 96, 96, 3)
-    theirs, _ = model.predict(pictures, deterministic=True)
-    ours = np.stack([policy(picture, ())[0] for picture in pictures])
-    assert ours.std(0).min() > 1e-4  # pictures matter
+    images, _ = drive(WorldVectorEnv(world, 4), 3)
+    images = images.reshape(-1, 96, 96, 3)
+    theirs, _ = model.predict(images, deterministic=True)
+    ours = np.stack([policy(image, ())[0] for image in images])
+    assert ours.std(0).min() > 1e-4  # images matter
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
     with pytest.raises(ConfigError, match="senses or does something else"):
         sb3.to_policy(model, SMALL.policy, (84, 84, 3), 3)

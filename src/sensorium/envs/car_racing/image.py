@@ -1,7 +1,7 @@
 """The image of CarRacing: 96 x 96 pixels from above, the car always upright.
 
 Gymnasium draws 1,000 x 800 pixels and averages them down. Here the ground is looked up in a texture
-(`canvas.py`); the car, which is always in the same place, and its wheels come from small pictures that are
+(`canvas.py`); the car, which is always in the same place, and its wheels come from small images that are
 drawn once; bars and digits are added where they are.
 """
 
@@ -67,16 +67,16 @@ def draw(canvas: Canvas, car: Car, time: Int[Array, ""], total: Float[Array, ""]
         total: Return so far, which the frame shows in digits.
     """
     zoom = zoom_of(time)
-    picture = _ground(canvas, car, zoom)
-    picture = jax.lax.dynamic_update_slice(picture, _car(picture, car, zoom), _CAR)
+    image = _ground(canvas, car, zoom)
+    image = jax.lax.dynamic_update_slice(image, _car(image, car, zoom), _CAR)
     for part, place in _bar(car, total):
-        picture = jax.lax.dynamic_update_slice(picture, part, place)
-    return picture
+        image = jax.lax.dynamic_update_slice(image, part, place)
+    return image
 
 
-def unpack(picture: Packed) -> Frame:
+def unpack(image: Packed) -> Frame:
     """Three bytes for each pixel."""
-    return jax.lax.bitcast_convert_type(picture, jnp.uint8)[..., :3]
+    return jax.lax.bitcast_convert_type(image, jnp.uint8)[..., :3]
 
 
 def _pack(red: Array, green: Array, blue: Array) -> UInt32[Array, "..."]:
@@ -105,7 +105,7 @@ def _ground(canvas: Canvas, car: Car, zoom: Array) -> Packed:
     return jnp.where(rows < PIXELS - BAR_ROWS, _pack(*colours(texels)), 0)
 
 
-def _car(picture: Packed, car: Car, zoom: Array) -> UInt32[Array, "12 8"]:
+def _car(image: Packed, car: Car, zoom: Array) -> UInt32[Array, "12 8"]:
     """Hull and wheels over the ground."""
     hull, wheels = (jnp.asarray(shares) for shares in _sprites())
     near = jnp.clip((zoom / _ZOOM - 0.75) * 4, 0, 1)  # far away, it is less than a few pixels
@@ -117,7 +117,7 @@ def _car(picture: Packed, car: Car, zoom: Array) -> UInt32[Array, "12 8"]:
         phase = ((turns - jnp.floor(turns)) * _PHASES).astype(jnp.int32) % _PHASES
         seen = wheels[place, angle, phase]
         covered, white = covered + seen[0] / 255, white + seen[1] / 255
-    ground = jax.lax.dynamic_slice(picture, _CAR, _CAR_SHAPE)
+    ground = jax.lax.dynamic_slice(image, _CAR, _CAR_SHAPE)
     body = (near * (_RED * hull + _WHITE * white), near * _WHITE * white, near * _WHITE * white)
     drawn = (
         ((ground >> shift) & 255).astype(jnp.float32) * (1 - near * covered) + part + 0.5

@@ -1,4 +1,4 @@
-"""What happens to pictures: each perturbation does what it says, and to nothing else."""
+"""What happens to images: each perturbation does what it says, and to nothing else."""
 
 import itertools
 
@@ -64,8 +64,8 @@ def frame():
     world = CarRacing()
     _, state = world.reset(jax.random.key(0))
     for step in range(60):
-        picture, state, *_ = world.step(jax.random.key(step), state, jnp.array([0.0, -1.0, -1.0]))
-    return np.asarray(picture)
+        image, state, *_ = world.step(jax.random.key(step), state, jnp.array([0.0, -1.0, -1.0]))
+    return np.asarray(image)
 
 
 def show(perturbation, frame, steps=1, seed=0):
@@ -73,10 +73,8 @@ def show(perturbation, frame, steps=1, seed=0):
     state = perturbation.init(key, frame.shape)
     shown = []
     for step in range(steps):
-        picture, state = perturbation.apply(
-            jax.random.fold_in(key, step), state, jnp.asarray(frame)
-        )
-        shown.append(np.asarray(picture))
+        image, state = perturbation.apply(jax.random.fold_in(key, step), state, jnp.asarray(frame))
+        shown.append(np.asarray(image))
     return shown
 
 
@@ -107,21 +105,21 @@ def test_floats_are_treated_as_bytes_are(perturbation, frame):
 )
 def test_patches_can_be_put_together_again(size, rows, columns, seed):
     shape = (rows * size, columns * size, 3)
-    picture = np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
-    patches = to_patches(jnp.asarray(picture), size)
+    image = np.random.default_rng(seed).integers(0, 256, shape, np.uint8)
+    patches = to_patches(jnp.asarray(image), size)
     assert patches.shape == (rows * columns, size, size, 3)
-    np.testing.assert_array_equal(patches[0], picture[:size, :size])
-    np.testing.assert_array_equal(from_patches(patches, *shape[:2]), picture)
+    np.testing.assert_array_equal(patches[0], image[:size, :size])
+    np.testing.assert_array_equal(from_patches(patches, *shape[:2]), image)
 
 
-def patches_of(picture):
-    return sorted(patch.tobytes() for patch in np.asarray(to_patches(jnp.asarray(picture), 6)))
+def patches_of(image):
+    return sorted(patch.tobytes() for patch in np.asarray(to_patches(jnp.asarray(image), 6)))
 
 
 def test_shuffled_patches_are_the_same_patches_for_an_episode(frame):
     shown = show(ShufflePatches(), frame, 3)
     assert (shown[0] != frame).any()
-    assert all((picture == shown[0]).all() for picture in shown)
+    assert all((image == shown[0]).all() for image in shown)
     assert patches_of(shown[0]) == patches_of(frame)
     assert (show(ShufflePatches(), frame, seed=1)[0] != shown[0]).any()
 
@@ -170,17 +168,15 @@ def test_noise_is_new_every_step(frame):
 
 
 def test_a_random_background_stays_for_an_episode_and_is_another_in_the_next(frame):
-    grass, pictures = is_grass(frame), []
+    grass, images = is_grass(frame), []
     for seed in range(8):
         first, second = show(RandomBackground(), frame, 2, seed)
         assert (first == second).all()
-        pictures.append(first[grass].astype(float))
-    apart = [np.abs(a - b).mean() for a, b in itertools.combinations(pictures, 2)]
+        images.append(first[grass].astype(float))
+    apart = [np.abs(a - b).mean() for a, b in itertools.combinations(images, 2)]
     assert min(apart) > 10
     # From flat to busy, from darker than the road to brighter than the grass
-    spread, brightness = (
-        [getattr(picture, what)() for picture in pictures] for what in ("std", "mean")
-    )
+    spread, brightness = ([getattr(image, what)() for image in images] for what in ("std", "mean"))
     assert min(spread) < 10
     assert max(spread) > 40
     assert min(brightness) < 102
@@ -192,10 +188,10 @@ def test_every_scene_is_of_its_own(frame):
     assert len(set(shown)) == len(SCENES) >= 4
 
 
-def test_a_folder_gives_each_episode_a_picture(tmp_path, frame):
+def test_a_folder_gives_each_episode_a_image(tmp_path, frame):
     for number, colour in enumerate([(255, 0, 0), (0, 0, 255)]):
         Image.new("RGB", (20, 10), colour).save(tmp_path / f"{number}.png")
-    (tmp_path / "notes.txt").write_text("not a picture")
+    (tmp_path / "notes.txt").write_text("not an image")
     grass, seen = is_grass(frame), set()
     for seed in range(10):
         first, second = show(Background(str(tmp_path)), frame, 2, seed)
@@ -210,7 +206,7 @@ def test_a_video_goes_on(tmp_path, frame):
     levels = (40, 90, 140, 190)
     imageio.mimsave(path, [np.full((12, 12, 3), level, np.uint8) for level in levels])
     grass = is_grass(frame)
-    shown = [int(picture[grass][0, 0]) for picture in show(Background(str(path)), frame, 8)]
+    shown = [int(image[grass][0, 0]) for image in show(Background(str(path)), frame, 8)]
     begin = levels.index(shown[0])
     assert shown == [levels[(begin + step) % 4] for step in range(8)]
 
@@ -246,7 +242,7 @@ def test_bars_and_blob_cover_their_places(frame):
     assert (blob[outside] == frame[outside]).all()
 
 
-def test_flags_mean_patches_where_there_are_pictures():
+def test_flags_mean_patches_where_there_are_images():
     assert PerturbationFlags(shuffle=True).build(SHAPE) == ShufflePatches()
     assert PerturbationFlags(reshuffle_every=25).build(SHAPE) == ShufflePatches(every=25)
     assert PerturbationFlags(shuffle=True).build(5) == Shuffle()
@@ -279,7 +275,7 @@ def written(path, mode):
         (lambda _: HideRows(96).output_spec(SHAPE), "Cannot hide 96 of the 96 rows"),
         (
             lambda _: ShufflePatches().output_spec(5),
-            "'shuffled' happens to pictures .* not to 5 scalar",
+            "'shuffled' happens to images .* not to 5 scalar",
         ),
         (
             lambda _: Shuffle().output_spec(SHAPE),
@@ -303,17 +299,17 @@ def test_impossible_settings_get_one_sentence(make, message, tmp_path):
 
 @pytest.mark.parametrize("name", ["broken.png", "broken.mp4", "broken.gif"])
 def test_files_that_cannot_be_read_get_one_sentence(name, tmp_path):
-    (tmp_path / name).write_bytes(b"this is not a picture" * 20)
-    with pytest.raises(ConfigError, match=rf"{name} (is not a picture|cannot be read)"):
+    (tmp_path / name).write_bytes(b"this is not an image" * 20)
+    with pytest.raises(ConfigError, match=rf"{name} (is not an image|cannot be read)"):
         Background(str(tmp_path / name)).output_spec(SHAPE)
 
 
-def test_a_truncated_picture_gets_one_sentence(tmp_path):
+def test_a_truncated_image_gets_one_sentence(tmp_path):
     path = tmp_path / "half.png"
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     Image.fromarray(noise).save(path)
     path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(ConfigError, match=r"half.png (is not a picture|cannot be read)"):
+    with pytest.raises(ConfigError, match=r"half.png (is not an image|cannot be read)"):
         Background(str(path)).output_spec(SHAPE)
 
 
@@ -326,8 +322,8 @@ def test_unknown_names_get_the_nearest():
 
 @pytest.mark.parametrize("offset", [32, -32])
 def test_a_second_lane_lies_beside_the_road(frame, offset):
-    def is_road(picture):
-        return (np.abs(picture[:84].astype(int) - 102.5) < 4).all(-1)
+    def is_road(image):
+        return (np.abs(image[:84].astype(int) - 102.5) < 4).all(-1)
 
     (shown,) = show(FakeLane(float(offset)), frame)
     road = is_road(frame)

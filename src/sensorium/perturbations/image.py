@@ -1,4 +1,4 @@
-"""What all perturbations of pictures have in common."""
+"""What all perturbations of images have in common."""
 
 import abc
 from typing import Any, ClassVar
@@ -10,32 +10,32 @@ from sensorium.perturbations.perturbation import Perturbation
 from sensorium.types import Key, ObservationSpec, PyTree, in_words
 
 
-class PicturePerturbation(Perturbation):
-    """Happens to pictures (height, width, channels), bytes or floats from 0 to 255; keeps their shape."""
+class ImagePerturbation(Perturbation):
+    """Happens to images (height, width, channels), bytes or floats from 0 to 255; keeps their shape."""
 
     needs_colour: ClassVar[bool] = False
-    """Whether pictures must have red, green and blue."""
+    """Whether images must have red, green and blue."""
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if pictures of that shape cannot be worked on."""
+        """ConfigError if images of that shape cannot be worked on."""
 
     def shape_of(self, senses: ObservationSpec) -> tuple[int, int, int]:
-        """Height, width and channels; ConfigError if `senses` are no pictures, or do not fit."""
+        """Height, width and channels; ConfigError if `senses` are no images, or do not fit."""
         if not isinstance(senses, tuple) or len(senses) != 3:
             raise ConfigError(
-                f"{str(self)!r} happens to pictures of height x width x channels, not to "
+                f"{str(self)!r} happens to images of height x width x channels, not to "
                 f"{in_words(senses)}."
             )
         height, width, channels = senses
         if self.needs_colour and channels != 3:
             raise ConfigError(
-                f"{str(self)!r} happens to pictures of red, green and blue, not of {channels} channel(s)."
+                f"{str(self)!r} happens to images of red, green and blue, not of {channels} channel(s)."
             )
         self.check(height, width, channels)
         return height, width, channels
 
     def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
-        """Pictures of the same shape."""
+        """Images of the same shape."""
         return self.shape_of(senses)
 
     def init(self, key: Key, senses: ObservationSpec) -> PyTree:
@@ -46,10 +46,8 @@ class PicturePerturbation(Perturbation):
 
     @abc.abstractmethod
     def apply(self, key: Key, state: Any, observation: Any) -> tuple[Any, PyTree]:
-        """Perturb one picture; the result has its shape and dtype."""
+        """Perturb one image; the result has its shape and dtype."""
 
     def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
-        """Pictures have no channels to follow: ConfigError."""
-        raise ConfigError(
-            f"{str(self)!r} happens to pictures, which have no scalar sensors to name."
-        )
+        """Images have no channels to follow: ConfigError."""
+        raise ConfigError(f"{str(self)!r} happens to images, which have no scalar sensors to name.")
