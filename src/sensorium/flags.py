@@ -44,11 +44,11 @@ class PerturbationFlags:
     """What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars, blob or lane; or
     convolution, NetRand's random layer."""
 
-    def build(self, senses: int | tuple[int, ...] = 1) -> "Perturbation":
+    def build(self, spec: int | tuple[int, ...] = 1) -> "Perturbation":
         """Make the perturbation.
 
         Args:
-            senses: What the world shows; images are shuffled by their patches.
+            spec: What the world shows; images are shuffled by their patches.
 
         Raises:
             ConfigError: A number is out of range.
@@ -56,7 +56,7 @@ class PerturbationFlags:
         """
         from sensorium import perturbations as known
 
-        scalar = isinstance(senses, int)
+        scalar = isinstance(spec, int)
         parts: list[Perturbation] = []
         if self.background is not None:
             parts.append(known.Background(self.background))

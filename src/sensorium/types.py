@@ -64,13 +64,13 @@ def spec_of(shape: tuple[int, ...]) -> ObservationSpec:
     return shape[0] if len(shape) == 1 else shape
 
 
-def in_words(senses: ObservationSpec) -> str:
+def in_words(spec: ObservationSpec) -> str:
     """What agents sense, for a sentence; arrays that are no images come with what can be done about it."""
-    if isinstance(senses, int):
-        return f"{senses} scalar sensor(s)"
-    if len(senses) == 3:
-        return f"images of shape {senses}"
-    return f"arrays of shape {senses}, of which gymnasium.wrappers.FlattenObservation makes scalar sensors"
+    if isinstance(spec, int):
+        return f"{spec} scalar sensor(s)"
+    if len(spec) == 3:
+        return f"images of shape {spec}"
+    return f"arrays of shape {spec}, of which gymnasium.wrappers.FlattenObservation makes scalar sensors"
 
 
 def count_of(actions: Actions) -> int:
@@ -78,6 +78,6 @@ def count_of(actions: Actions) -> int:
     return actions if isinstance(actions, int) else sum(actions)
 
 
-def shape_of(senses: ObservationSpec) -> tuple[int, ...]:
+def shape_of(spec: ObservationSpec) -> tuple[int, ...]:
     """The shape of observations: the other way round."""
-    return (senses,) if isinstance(senses, int) else senses
+    return (spec,) if isinstance(spec, int) else spec

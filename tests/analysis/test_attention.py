@@ -151,5 +151,5 @@ def test_what_cannot_be_shown_gets_one_sentence(tmp_path):
         "carracing-pi", "--plain goes without", flags=PerturbationFlags(shuffle=True), plain=True
     )
     refused("carracing-cnn", "ConvolutionalPolicy does not look at patches")
-    refused("carracing-teacher", "does not draw itself", video=tmp_path / "none.mp4")
+    refused("carracing-expert", "does not draw itself", video=tmp_path / "none.mp4")
     assert not list(tmp_path.iterdir())

@@ -70,7 +70,7 @@ def test_wrong_observations_and_states_are_one_sentence(key):
 
 def test_without_the_extra_it_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "stable_baselines3", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'sensorium\[teachers\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'sensorium\[experts\]'"):
         sb3.load_model("some.zip")
 
 
@@ -101,7 +101,7 @@ WALKER = recipes.Recipe(
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """PPO of a few hundred steps."""
-    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    pytest.importorskip("stable_baselines3", reason="the extra `experts` is not installed")
     directory = tmp_path_factory.mktemp("runs") / "walker"
     zoo.train(WALKER, directory, quiet=True)
     return directory

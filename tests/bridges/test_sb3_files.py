@@ -18,8 +18,8 @@ from sensorium.errors import AgentFileError, ConfigError, MissingExtraError, Unk
 from sensorium.rollout import make_world
 from sensorium.training.experts import Sb3Actor, ask
 
-pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
-sb3_contrib = pytest.importorskip("sb3_contrib", reason="the extra `teachers` is not installed")
+pytest.importorskip("stable_baselines3", reason="the extra `experts` is not installed")
+sb3_contrib = pytest.importorskip("sb3_contrib", reason="the extra `experts` is not installed")
 
 import stable_baselines3
 from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
@@ -221,13 +221,13 @@ def test_what_cannot_be_unpickled_is_named(model, folder, tmp_path):
     for rubbish in (b"", b"nothing", pickle.dumps(model.policy_class)[:-3]):
         assert "The policy_class in" in refused(pickled(rubbish))
     unknown = refused(pickled(pickle.dumps(BasePolicy)))
-    assert "'stable_baselines3.common.policies.BasePolicy', which cannot teach here" in unknown
+    assert "'stable_baselines3.common.policies.BasePolicy', which cannot be an expert here" in unknown
     assert "RecurrentPPO" in unknown
     masked = sb3_contrib.common.maskable.policies.MaskableActorCriticPolicy
     assert "MaskableActorCriticPolicy', which cannot teach" in refused(
         pickled(pickle.dumps(masked))
     )
-    assert "sensorium[teachers]" in refused(
+    assert "sensorium[experts]" in refused(
         pickled(b"csb3_contrib.absent\nMyPolicy\n."), MissingExtraError
     )
     assert "cannot teach" in refused("PPO")

@@ -71,7 +71,7 @@ def test_wrong_actions_are_one_sentence():
 
 
 def test_an_end_is_told_as_stable_baselines_wants_it(monkeypatch):
-    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    pytest.importorskip("stable_baselines3", reason="the extra `experts` is not installed")
     monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 4)
     env = to_vec_env(WorldVectorEnv(CartPoleSwingUpHarder(), 2))
     env.seed(0)
@@ -92,7 +92,7 @@ def test_an_end_is_told_as_stable_baselines_wants_it(monkeypatch):
 
 
 def test_a_held_action_earns_what_its_steps_do_up_to_the_end(monkeypatch):
-    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    pytest.importorskip("stable_baselines3", reason="the extra `experts` is not installed")
     monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 7)
     world, actions = CartPoleSwingUpHarder(), np.full((2, 1), 0.3, np.float32)
     alone = WorldVectorEnv(world, 2)
@@ -132,7 +132,7 @@ SMALL = recipes.find("carracing-ppo").override(
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A convolutional agent of a few steps of PPO, behind NetRand's layer."""
-    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    pytest.importorskip("stable_baselines3", reason="the extra `experts` is not installed")
     directory = tmp_path_factory.mktemp("runs") / "ppo"
     zoo.train(SMALL, directory, quiet=True)
     return directory

@@ -356,7 +356,7 @@ def test_agents_that_the_page_does_not_run(tmp_path, key):
     for name, sentence in (
         ("cartpole-fnn", "AttentionNeuron agents without NLA"),
         ("cartpole-nla", "AttentionNeuron agents without NLA"),
-        ("carracing-teacher", "is for CarRacingRoad"),
+        ("carracing-expert", "is for CarRacingRoad"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             static_export.export(tmp_path / "demo", name)

@@ -81,7 +81,7 @@ class MeanPolicy(Policy):
     weight: jax.Array
     num_actions: int = eqx.field(static=True)
 
-    def initial_carry(self, senses):
+    def initial_carry(self, spec):
         return ()
 
     def encode(self, observation, carry):
@@ -99,7 +99,7 @@ class MeanConfig(PolicyConfig):
 
     size: float = 1.0
 
-    def build(self, senses, actions, key):
+    def build(self, spec, actions, key):
         count = sensorium.types.count_of(actions)
         return MeanPolicy(self.size * jax.random.normal(key, (count, 1)), count)
 
@@ -111,17 +111,17 @@ class Offset(sensorium.Perturbation):
 
     largest: float = 0.1
 
-    def output_spec(self, senses):
-        return senses
+    def output_spec(self, spec):
+        return spec
 
-    def init(self, key, senses):
+    def init(self, key, spec):
         return jax.random.uniform(key, (), maxval=self.largest)
 
     def apply(self, key, state, observation):
         return observation + state, state
 
-    def sensor_of_channel(self, state, senses):
-        return jnp.arange(senses)
+    def sensor_of_channel(self, state, spec):
+        return jnp.arange(spec)
 
     def __str__(self):
         return f"offset up to {self.largest:g}"

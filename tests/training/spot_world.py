@@ -60,7 +60,7 @@ WORLD = SpotWorld()
 EYES = AttentionAgentConfig(top=4, hidden_size=8)
 
 
-def bold_teacher(features, actions):
+def bold_expert(features, actions):
     """One who does much: its weights are larger than those that are drawn."""
     drawn = FeedForwardConfig((8,)).build(features, actions, jax.random.key(7))
     return jax.tree.map(lambda weight: 3 * weight, drawn)

@@ -33,7 +33,7 @@ from sensorium.training.experts import Dataset, ask, read_dataset
 from sensorium.training.rounds import Following, Labelled, Round, sequences
 from sensorium.zoo import Agent
 from tests.probes import UNTRAINED, ChoosingWorld, FollowWorld, Stopped, context, stop_after
-from tests.training.spot_world import EYES, WORLD, bold_teacher, flat
+from tests.training.spot_world import EYES, WORLD, bold_expert, flat
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
 
@@ -108,7 +108,7 @@ def points(state):
 
 @pytest.mark.parametrize("config", [CONFIG, FROZEN], ids=["whole", "frozen"])
 def test_a_student_of_images_learns_from_a_policy_that_reads_the_state(config, tmp_path):
-    expert = bold_teacher(features=2, actions=2)
+    expert = bold_expert(features=2, actions=2)
     found = losses(learn(WORLD, EYES, config, expert, tmp_path)[2])
     assert found[-1] < 0.4 * found[0], found
 
@@ -148,7 +148,7 @@ def test_a_student_of_choices_learns_from_a_function_of_the_environment(workers,
 @pytest.fixture
 def dataset(expert, tmp_path):
     """Episodes of the expert on disk, in the format of Minari."""
-    pytest.importorskip("minari", reason="the extra `teachers` is not installed")
+    pytest.importorskip("minari", reason="the extra `experts` is not installed")
     world = make_world(WALK)
     with HostEngine(world, workers=0, lanes=4) as engine:
         keys = jax.random.split(jax.random.key(0), 1)
@@ -296,7 +296,7 @@ def test_an_expert_with_a_memory_is_told_what_was_done():
             record = jax.tree.map(lambda leaf, at=(step, lane): jnp.asarray(leaf[at]), steps.record)
             expected, carry = act(record.received, carry)
             np.testing.assert_allclose(record.expert_action, expected, atol=1e-5)
-            carry = policy.told(carry, record.action)
+            carry = policy.after_action(carry, record.action)
 
 
 @pytest.mark.parametrize(("beta", "whose"), [(1.0, "expert_action"), (0.0, None)])
@@ -497,7 +497,7 @@ def test_a_damaged_round_is_one_sentence(expert_file, tmp_path):
 def test_it_drives(tmp_path):
     config = dataclasses.replace(FROZEN, num_envs=2, num_batches=2, batch_size=2)
     world = CarRacing().for_training()
-    expert = zoo.load("carracing-teacher").policy
+    expert = zoo.load("carracing-expert").policy
     with open_engine(world) as engine:
         trainer = trainer_of(engine, AttentionAgentConfig(), config, expert, tmp_path)
         end, metrics = trainer.step(trainer.init(jax.random.key(0)))
@@ -528,11 +528,11 @@ def test_settings_that_do_not_fit(changes, words, tmp_path):
     ("world", "expert", "words"),
     [
         (WORLD, None, "DAgger needs an expert; name one with --expert"),
-        (WORLD, bold_teacher(5, 2), "takes exactly 5 sensors, got 2"),
-        (WORLD, bold_teacher(2, 1), r"has 1 action\(s\), but the world takes 2"),
+        (WORLD, bold_expert(5, 2), "takes exactly 5 sensors, got 2"),
+        (WORLD, bold_expert(2, 1), r"has 1 action\(s\), but the world takes 2"),
         (WORLD, Sighted(), "learns from a policy of ours, or from a function of its state"),
         (FollowWorld(), Sighted(), "learns from a policy of ours, or from a function"),
-        (make_world(WALK), bold_teacher(2, 1), r"has 1 action\(s\), but the world takes 2"),
+        (make_world(WALK), bold_expert(2, 1), r"has 1 action\(s\), but the world takes 2"),
     ],
 )
 def test_experts_that_do_not_fit(world, expert, words):
@@ -550,7 +550,7 @@ def test_an_expert_must_fit_its_world(expert_file, tmp_path):
         (elsewhere, expert_file, ConfigError, "takes exactly 2 sensors, got 3"),
         (racing, expert_file, ConfigError, r"takes exactly 2 sensors, got \d+"),
         (RECIPE, str(tmp_path / "no.zip"), AgentFileError, "There is no file"),
-        (racing, "carracing-techer", UnknownNameError, "did you mean 'carracing-teacher'"),
+        (racing, "carracing-techer", UnknownNameError, "did you mean 'carracing-expert'"),
     ]
     for recipe, name, error, sentence in cases:
         with pytest.raises(error, match=sentence):
@@ -565,7 +565,7 @@ def test_a_policy_as_expert_reads_what_it_can():
     assert not ask(FeedForwardConfig(()).build(5, 1, jax.random.key(0)), cartpole, "")[
         0
     ].reads_truth
-    assert ask(bold_teacher(2, 2), WORLD, "")[0].reads_truth
+    assert ask(bold_expert(2, 2), WORLD, "")[0].reads_truth
 
 
 def test_a_recipe_starts_from_an_agent_whose_encoder_it_keeps():

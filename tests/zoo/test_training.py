@@ -199,7 +199,7 @@ def run(line, monkeypatch):
 
 @pytest.mark.usefixtures("small")
 def test_the_chain_of_the_readme_runs_as_written_in_a_fresh_folder(tmp_path, monkeypatch):
-    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    pytest.importorskip("stable_baselines3", reason="the extra `experts` is not installed")
     (line,) = (
         line
         for line in README.read_text().splitlines()
@@ -224,7 +224,7 @@ def recipes_history(directory):
 
 @pytest.mark.usefixtures("small")
 def test_ppo_of_stable_baselines_resumes_bit_for_bit(tmp_path):
-    pytest.importorskip("stable_baselines3", reason="the extra `teachers` is not installed")
+    pytest.importorskip("stable_baselines3", reason="the extra `experts` is not installed")
     recipe = recipes.find("ant-fnn")
     zoo.train(recipe, tmp_path / "whole", quiet=True)
     with pytest.raises(Stopped):

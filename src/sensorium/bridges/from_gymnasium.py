@@ -3,7 +3,7 @@
 | observations | what the agent senses |
 |---|---|
 | flat Box (N) | N readings, as float32 |
-| Box of bytes (H, W, C): images | the image itself, as float32; for agents that see |
+| Box of bytes (H, W, C): images | the image itself, as float32; for agents of images |
 | Box of any other shape | the array itself, as float32 |
 
 What the agent's A numbers in [-1, 1] become is in `spaces`.
@@ -223,7 +223,7 @@ def _facts(name: str) -> _Facts:
         assert isinstance(observations, spaces.Box)
         if len(observations.shape) == 3 and observations.dtype != np.uint8:
             raise ConfigError(
-                f"{name} shows images of {observations.dtype}; agents that see need uint8, 0 to 255."
+                f"{name} shows images of {observations.dtype}; agents of images need uint8, 0 to 255."
             )
         return _Facts(
             observation_space=observations,

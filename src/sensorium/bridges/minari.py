@@ -138,7 +138,7 @@ def _import() -> tuple[Any, Any]:
         from minari.dataset.minari_storage import MinariStorage
     except ImportError as error:
         raise MissingExtraError(
-            "Datasets of Minari need it: pip install 'sensorium[teachers]'."
+            "Datasets of Minari need it: pip install 'sensorium[experts]'."
         ) from error
     return MinariStorage, EpisodeBuffer
 

@@ -150,7 +150,7 @@ def network_of(config: FeedForwardConfig | ConvolutionalConfig) -> tuple[str, di
 def to_policy(
     model: Any,
     config: FeedForwardConfig | ConvolutionalConfig,
-    senses: ObservationSpec,
+    spec: ObservationSpec,
     num_actions: int,
 ) -> Policy:
     """The same agent as one of ours: what a PPO or A2C model does deterministically.
@@ -158,7 +158,7 @@ def to_policy(
     Args:
         model: One whose network is `network_of(config)`.
         config: What it becomes.
-        senses: What it was trained to sense: N, or the shape of images.
+        spec: Of its observations in training: N, or the shape of images.
         num_actions: A.
 
     Raises:
@@ -192,9 +192,9 @@ def to_policy(
     width = np.where(high > low, high - low, 1.0)  # where there is but one action, any will do
     weights[-2] *= (2.0 / width)[:, None]
     weights[-1] = 2.0 * (weights[-1] - low) / width - 1.0
-    leaves, structure = jax.tree.flatten(config.build(senses, num_actions, jax.random.key(0)))
+    leaves, structure = jax.tree.flatten(config.build(spec, num_actions, jax.random.key(0)))
     if [leaf.shape for leaf in leaves] != [array.shape for array in weights]:
-        raise ConfigError("The model senses or does something else than the world takes.")
+        raise ConfigError("The model spec or does something else than the world takes.")
     return jax.tree.unflatten(structure, [jnp.asarray(array, jnp.float32) for array in weights])
 
 

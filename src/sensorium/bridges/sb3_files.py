@@ -50,7 +50,7 @@ def import_sb3() -> Any:
         import stable_baselines3
     except ImportError as error:
         raise MissingExtraError(
-            "Teachers of Stable-Baselines3 need it: pip install 'sensorium[teachers]'."
+            "Models of Stable-Baselines3 need it: pip install 'sensorium[experts]'."
         ) from error
     return stable_baselines3
 
@@ -147,7 +147,7 @@ def _cannot_unpickle(what: str, error: Exception) -> AgentFileError | MissingExt
 
 
 def _no_contrib(what: str) -> MissingExtraError:
-    return MissingExtraError(f"{what} needs sb3-contrib: pip install 'sensorium[teachers]'.")
+    return MissingExtraError(f"{what} needs sb3-contrib: pip install 'sensorium[experts]'.")
 
 
 def _algorithm(path: Path, policy: Any, data: dict[str, Any]) -> Any:
@@ -157,8 +157,8 @@ def _algorithm(path: Path, policy: Any, data: dict[str, Any]) -> Any:
     known = [_ALGORITHMS[name] for name in names if name in _ALGORITHMS]
     if not known:
         raise AgentFileError(
-            f"{path} has the policy {names[0] if names else policy!r}, which cannot teach here; models of "
-            f"{_SUPPORTED} can."
+            f"{path} has the policy {names[0] if names else policy!r}, which cannot be an expert here; "
+            f"models of {_SUPPORTED} can."
         )
     algorithm = known[0]
     if algorithm == "stable_baselines3.PPO":  # three share its policy

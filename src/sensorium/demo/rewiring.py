@@ -276,15 +276,13 @@ def _states_of_changes(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
     return tuple(part.init(key, shape) for part, key in zip(_CHANGE.parts, keys, strict=True))
 
 
-def rewiring_for(policy: Policy, senses: ObservationSpec) -> SensorRewiring | ImageRewiring:
+def rewiring_for(policy: Policy, spec: ObservationSpec) -> SensorRewiring | ImageRewiring:
     """Choose by what the world shows; ConfigError if that is neither scalars nor images in colour."""
-    if isinstance(senses, int):
-        return SensorRewiring(policy, senses)
-    if len(senses) == 3 and senses[2] == 3:
-        return ImageRewiring(policy, senses)
-    raise ConfigError(
-        f"The demo shows scalar sensors, and images in colour; not arrays of {senses}."
-    )
+    if isinstance(spec, int):
+        return SensorRewiring(policy, spec)
+    if len(spec) == 3 and spec[2] == 3:
+        return ImageRewiring(policy, spec)
+    raise ConfigError(f"The demo shows scalar sensors, and images in colour; not arrays of {spec}.")
 
 
 def order_of(controls: Controls, reshuffles: int, count: int) -> Int[np.ndarray, " count"]:

@@ -34,13 +34,13 @@ class ShuffleOnce(Perturbation):
 
     at: int
 
-    def output_spec(self, senses: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> int:
         """All of them."""
-        return check_scalars(self, senses)
+        return check_scalars(self, spec)
 
-    def init(self, key: Key, senses: ObservationSpec) -> _Waiting:
+    def init(self, key: Key, spec: ObservationSpec) -> _Waiting:
         """The order to come; never the natural one, which would be no shuffle."""
-        num_sensors = check_scalars(self, senses)
+        num_sensors = check_scalars(self, spec)
         key_shift, key_order = jax.random.split(key)
         shift = jax.random.randint(key_shift, (), 1, num_sensors)
         order = jax.random.permutation(key_order, num_sensors)
@@ -55,9 +55,9 @@ class ShuffleOnce(Perturbation):
         order = jnp.where(state.age >= self.at, state.order, natural)
         return observation[order], state._replace(age=state.age + 1)
 
-    def sensor_of_channel(self, state: _Waiting, senses: ObservationSpec) -> Order:
+    def sensor_of_channel(self, state: _Waiting, spec: ObservationSpec) -> Order:
         """The natural order, then the new one; the step that was just shown counts."""
-        return jnp.where(state.age > self.at, state.order, jnp.arange(check_scalars(self, senses)))
+        return jnp.where(state.age > self.at, state.order, jnp.arange(check_scalars(self, spec)))
 
     def __str__(self) -> str:
         return f"shuffled at step {self.at}"

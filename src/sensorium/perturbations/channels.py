@@ -30,13 +30,13 @@ class Duplicate(Perturbation):
         """One over the number of copies."""
         return 1.0 / self.copies
 
-    def output_spec(self, senses: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> int:
         """That many times as many."""
-        return check_scalars(self, senses) * self.copies
+        return check_scalars(self, spec) * self.copies
 
-    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
+    def init(self, key: Key, spec: ObservationSpec) -> PyTree:
         """No state."""
-        del key, senses
+        del key, spec
         return ()
 
     def apply(self, key: Key, state: PyTree, observation: Observation) -> tuple[Array, PyTree]:
@@ -44,10 +44,10 @@ class Duplicate(Perturbation):
         del key
         return jnp.tile(observation, self.copies), state
 
-    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """All sensors, again and again."""
         del state
-        return jnp.tile(jnp.arange(check_scalars(self, senses)), self.copies)
+        return jnp.tile(jnp.arange(check_scalars(self, spec)), self.copies)
 
     def __str__(self) -> str:
         return "doubled" if self.copies == 2 else f"{self.copies} copies"
@@ -70,13 +70,13 @@ class NoiseChannels(Perturbation):
                 f"NoiseChannels: sigma must be a finite number of at least 0, got {self.sigma:g}."
             )
 
-    def output_spec(self, senses: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> int:
         """`count` more."""
-        return check_scalars(self, senses) + self.count
+        return check_scalars(self, spec) + self.count
 
-    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
+    def init(self, key: Key, spec: ObservationSpec) -> PyTree:
         """No state."""
-        del key, senses
+        del key, spec
         return ()
 
     def apply(self, key: Key, state: PyTree, observation: Observation) -> tuple[Array, PyTree]:
@@ -84,10 +84,10 @@ class NoiseChannels(Perturbation):
         noise = self.sigma * jax.random.normal(key, (self.count,), observation.dtype)
         return jnp.concatenate([observation, noise]), state
 
-    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """All sensors, then noise."""
         del state
-        return jnp.concatenate([jnp.arange(check_scalars(self, senses)), jnp.full(self.count, -1)])
+        return jnp.concatenate([jnp.arange(check_scalars(self, spec)), jnp.full(self.count, -1)])
 
     def __str__(self) -> str:
         sigma = "" if self.sigma == 0.1 else f" of sigma {self.sigma:g}"
@@ -103,9 +103,9 @@ class Drop(Perturbation):
     def __post_init__(self) -> None:
         check_counts(0, "Drop", count=self.count)
 
-    def output_spec(self, senses: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> int:
         """`count` fewer; raises ConfigError if none would be left."""
-        num_sensors = check_scalars(self, senses)
+        num_sensors = check_scalars(self, spec)
         if self.count >= num_sensors:
             raise ConfigError(
                 f"Dropping {self.count} of {num_sensors} sensors would leave none; "
@@ -113,10 +113,10 @@ class Drop(Perturbation):
             )
         return num_sensors - self.count
 
-    def init(self, key: Key, senses: ObservationSpec) -> Int[Array, " kept"]:
+    def init(self, key: Key, spec: ObservationSpec) -> Int[Array, " kept"]:
         """The sensors that are left."""
-        kept = self.output_spec(senses)
-        return jnp.sort(jax.random.permutation(key, check_scalars(self, senses))[:kept])
+        kept = self.output_spec(spec)
+        return jnp.sort(jax.random.permutation(key, check_scalars(self, spec))[:kept])
 
     def apply(
         self, key: Key, state: Int[Array, " kept"], observation: Observation
@@ -126,10 +126,10 @@ class Drop(Perturbation):
         return observation[state], state
 
     def sensor_of_channel(
-        self, state: Int[Array, " kept"], senses: ObservationSpec
+        self, state: Int[Array, " kept"], spec: ObservationSpec
     ) -> Int[Array, " kept"]:
         """Those that are left."""
-        del senses
+        del spec
         return state
 
     def __str__(self) -> str:
@@ -145,9 +145,9 @@ class Silence(Perturbation):
     def __post_init__(self) -> None:
         check_counts(0, "Silence", count=self.count)
 
-    def output_spec(self, senses: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> int:
         """All of them; raises ConfigError if all would be silent."""
-        num_sensors = check_scalars(self, senses)
+        num_sensors = check_scalars(self, spec)
         if self.count >= num_sensors:
             raise ConfigError(
                 f"Silencing {self.count} of {num_sensors} sensors would leave none; "
@@ -155,9 +155,9 @@ class Silence(Perturbation):
             )
         return num_sensors
 
-    def init(self, key: Key, senses: ObservationSpec) -> Bool[Array, " N"]:
+    def init(self, key: Key, spec: ObservationSpec) -> Bool[Array, " N"]:
         """Which sensors read zero."""
-        return jax.random.permutation(key, self.output_spec(senses)) < self.count
+        return jax.random.permutation(key, self.output_spec(spec)) < self.count
 
     def apply(
         self, key: Key, state: Bool[Array, " N"], observation: Observation
@@ -167,11 +167,11 @@ class Silence(Perturbation):
         return jnp.where(state, 0.0, observation), state
 
     def sensor_of_channel(
-        self, state: Bool[Array, " N"], senses: ObservationSpec
+        self, state: Bool[Array, " N"], spec: ObservationSpec
     ) -> Int[Array, " N"]:
         """Each channel carries its own sensor, silent or not."""
         del state
-        return jnp.arange(check_scalars(self, senses))
+        return jnp.arange(check_scalars(self, spec))
 
     def __str__(self) -> str:
         return f"{self.count} silent"

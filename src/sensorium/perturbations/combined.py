@@ -26,18 +26,18 @@ class Compose(Perturbation):
             factor *= part.code_scale
         return factor
 
-    def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
         """Through all parts in turn."""
         for part in self.parts:
-            senses = part.output_spec(senses)
-        return senses
+            spec = part.output_spec(spec)
+        return spec
 
-    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
+    def init(self, key: Key, spec: ObservationSpec) -> PyTree:
         """State of each part."""
         states = []
         for index, part in enumerate(self.parts):
-            states.append(part.init(jax.random.fold_in(key, index), senses))
-            senses = part.output_spec(senses)
+            states.append(part.init(jax.random.fold_in(key, index), spec))
+            spec = part.output_spec(spec)
         return tuple(states)
 
     def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
@@ -63,9 +63,9 @@ class Compose(Perturbation):
             action = part.perturb_action(jax.random.fold_in(key, index), part_state, action)
         return action
 
-    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Followed back through all parts."""
-        carried = jnp.arange(check_scalars(self, senses))
+        carried = jnp.arange(check_scalars(self, spec))
         for part, part_state in zip(self.parts, state, strict=True):
             source = part.sensor_of_channel(part_state, carried.shape[0])
             carried = jnp.where(source >= 0, carried[source], -1)
@@ -109,22 +109,22 @@ class OneOf(Perturbation):
             raise ConfigError(f"The parts of {str(self)!r} scale an agent's code differently.")
         return factors.pop()
 
-    def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
         """As many sensors as the widest part gives; ConfigError for images of different shapes."""
-        arriving = {part.output_spec(senses) for part in self.parts}
+        arriving = {part.output_spec(spec) for part in self.parts}
         if all(isinstance(each, int) for each in arriving):
             return max(arriving)
         if len(arriving) > 1:
             raise ConfigError(f"The parts of {str(self)!r} give images of different shapes.")
         return arriving.pop()
 
-    def init(self, key: Key, senses: ObservationSpec) -> tuple[Int[Array, ""], PyTree]:
+    def init(self, key: Key, spec: ObservationSpec) -> tuple[Int[Array, ""], PyTree]:
         """Which part it is, and the state of each."""
-        self.output_spec(senses)
+        self.output_spec(spec)
         key_choice, key_parts = jax.random.split(key)
         choice = jax.random.randint(key_choice, (), 0, len(self.parts))
         keys = jax.random.split(key_parts, len(self.parts))
-        return choice, tuple(part.init(k, senses) for part, k in zip(self.parts, keys, strict=True))
+        return choice, tuple(part.init(k, spec) for part, k in zip(self.parts, keys, strict=True))
 
     def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
         """Through the part that was drawn; the others wait."""
@@ -153,12 +153,12 @@ class OneOf(Perturbation):
         pairs = zip(self.parts, states, strict=True)
         return jnp.stack([part.perturb_action(key, s, action) for part, s in pairs])[choice]
 
-    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Those of the part that was drawn; -1 for the channels that always read zero."""
         choice, states = state
-        shape = shape_of(self.output_spec(senses))
+        shape = shape_of(self.output_spec(spec))
         pairs = zip(self.parts, states, strict=True)
-        each = [_padded(part.sensor_of_channel(s, senses), shape, -1) for part, s in pairs]
+        each = [_padded(part.sensor_of_channel(s, spec), shape, -1) for part, s in pairs]
         return jnp.stack(each)[choice]
 
     def carried(self, key: Key, state: PyTree, marks: Image) -> Image:

@@ -19,14 +19,14 @@ class ImagePerturbation(Perturbation):
     def check(self, height: int, width: int, channels: int) -> None:
         """ConfigError if images of that shape cannot be worked on."""
 
-    def shape_of(self, senses: ObservationSpec) -> tuple[int, int, int]:
-        """Height, width and channels; ConfigError if `senses` are no images, or do not fit."""
-        if not isinstance(senses, tuple) or len(senses) != 3:
+    def shape_of(self, spec: ObservationSpec) -> tuple[int, int, int]:
+        """Height, width and channels; ConfigError if `spec` is not that of images, or do not fit."""
+        if not isinstance(spec, tuple) or len(spec) != 3:
             raise ConfigError(
                 f"{str(self)!r} happens to images of height x width x channels, not to "
-                f"{in_words(senses)}."
+                f"{in_words(spec)}."
             )
-        height, width, channels = senses
+        height, width, channels = spec
         if self.needs_colour and channels != 3:
             raise ConfigError(
                 f"{str(self)!r} happens to images of red, green and blue, not of {channels} channel(s)."
@@ -34,20 +34,20 @@ class ImagePerturbation(Perturbation):
         self.check(height, width, channels)
         return height, width, channels
 
-    def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
         """Images of the same shape."""
-        return self.shape_of(senses)
+        return self.shape_of(spec)
 
-    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
+    def init(self, key: Key, spec: ObservationSpec) -> PyTree:
         """No state; for those that keep nothing."""
         del key
-        self.shape_of(senses)
+        self.shape_of(spec)
         return ()
 
     @abc.abstractmethod
     def apply(self, key: Key, state: Any, observation: Any) -> tuple[Any, PyTree]:
         """Perturb one image; the result has its shape and dtype."""
 
-    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Images have no channels to follow: ConfigError."""
         raise ConfigError(f"{str(self)!r} happens to images, which have no scalar sensors to name.")

@@ -16,22 +16,22 @@ from sensorium.types import Key, Observation, ObservationSpec, Order
 class Shuffle(Perturbation):
     """A random order, drawn at the start of each episode."""
 
-    def output_spec(self, senses: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> int:
         """All of them."""
-        return check_scalars(self, senses)
+        return check_scalars(self, spec)
 
-    def init(self, key: Key, senses: ObservationSpec) -> Order:
+    def init(self, key: Key, spec: ObservationSpec) -> Order:
         """The order of this episode."""
-        return jax.random.permutation(key, check_scalars(self, senses))
+        return jax.random.permutation(key, check_scalars(self, spec))
 
     def apply(self, key: Key, state: Order, observation: Observation) -> tuple[Array, Order]:
         """Put the sensors in that order."""
         del key
         return observation[state], state
 
-    def sensor_of_channel(self, state: Order, senses: ObservationSpec) -> Order:
+    def sensor_of_channel(self, state: Order, spec: ObservationSpec) -> Order:
         """The order of this episode."""
-        del senses
+        del spec
         return state
 
     def __str__(self) -> str:
@@ -57,14 +57,14 @@ class Reshuffle(Perturbation):
     def __post_init__(self) -> None:
         check_counts(1, "Reshuffle", every=self.every)
 
-    def output_spec(self, senses: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> int:
         """All of them."""
-        return check_scalars(self, senses)
+        return check_scalars(self, spec)
 
-    def init(self, key: Key, senses: ObservationSpec) -> ReshuffleState:
+    def init(self, key: Key, spec: ObservationSpec) -> ReshuffleState:
         """The first order."""
         return ReshuffleState(
-            jax.random.permutation(key, check_scalars(self, senses)), jnp.zeros((), jnp.int32)
+            jax.random.permutation(key, check_scalars(self, spec)), jnp.zeros((), jnp.int32)
         )
 
     def apply(
@@ -77,9 +77,9 @@ class Reshuffle(Perturbation):
         age = jnp.where(expired, 0, state.age) + 1
         return observation[order], ReshuffleState(order, age)
 
-    def sensor_of_channel(self, state: ReshuffleState, senses: ObservationSpec) -> Order:
+    def sensor_of_channel(self, state: ReshuffleState, spec: ObservationSpec) -> Order:
         """The order now."""
-        del senses
+        del spec
         return state.order
 
     def within(self, steps: int) -> Perturbation:

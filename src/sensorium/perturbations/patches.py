@@ -39,9 +39,9 @@ class ShufflePatches(ImagePerturbation):
         del channels
         grid(height, width, self.size)
 
-    def init(self, key: Key, senses: ObservationSpec) -> PatchOrder:
+    def init(self, key: Key, spec: ObservationSpec) -> PatchOrder:
         """The first order."""
-        height, width, _ = self.shape_of(senses)
+        height, width, _ = self.shape_of(spec)
         rows, columns = grid(height, width, self.size)
         return PatchOrder(jax.random.permutation(key, rows * columns), jnp.zeros((), jnp.int32))
 
@@ -91,9 +91,9 @@ class Occlude(ImagePerturbation):
                 f"{math.floor(1000 * (count - 1) / count) / 1000:g} of them."
             )
 
-    def init(self, key: Key, senses: ObservationSpec) -> Bool[Array, " patches"]:
+    def init(self, key: Key, spec: ObservationSpec) -> Bool[Array, " patches"]:
         """Which patches are hidden."""
-        height, width, _ = self.shape_of(senses)
+        height, width, _ = self.shape_of(spec)
         count = math.prod(grid(height, width, self.size))
         return jax.random.permutation(key, count) < round(self.share * count)
 

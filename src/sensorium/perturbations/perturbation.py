@@ -2,10 +2,10 @@
 
 A perturbation is a small immutable value. It is drawn once an episode and applied every step:
 
-    state = perturbation.init(key, senses)
+    state = perturbation.init(key, spec)
     observation, state = perturbation.apply(key, state, observation)
 
-`senses` is what the world shows: a number of scalar sensors, or the shape of its images. A perturbation may
+`spec` says what the world shows: a number of scalar sensors, or the shape of its images. A perturbation may
 act on the agent's actions too, with the same state:
 
     action = perturbation.perturb_action(key, state, action)
@@ -31,15 +31,15 @@ class Perturbation(abc.ABC):
         return 1.0
 
     @abc.abstractmethod
-    def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
-        """What arrives if the world shows `senses`.
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
+        """The specification after the perturbation.
 
         Raises:
             ConfigError: It cannot be applied to them.
         """
 
     @abc.abstractmethod
-    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
+    def init(self, key: Key, spec: ObservationSpec) -> PyTree:
         """Draw what stays fixed for an episode; arrays, or nothing."""
 
     @abc.abstractmethod
@@ -76,7 +76,7 @@ class Perturbation(abc.ABC):
         return action
 
     @abc.abstractmethod
-    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Which scalar sensor each channel carries now, -1 for noise; of the state that `apply` returned."""
 
     def carried(self, key: Key, state: PyTree, marks: Image) -> Image:
@@ -100,13 +100,13 @@ class Perturbation(abc.ABC):
 class Identity(Perturbation):
     """Nothing happens."""
 
-    def output_spec(self, senses: ObservationSpec) -> ObservationSpec:
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
         """All of them."""
-        return senses
+        return spec
 
-    def init(self, key: Key, senses: ObservationSpec) -> PyTree:
+    def init(self, key: Key, spec: ObservationSpec) -> PyTree:
         """No state."""
-        del key, senses
+        del key, spec
         return ()
 
     def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
@@ -114,42 +114,42 @@ class Identity(Perturbation):
         del key
         return observation, state
 
-    def sensor_of_channel(self, state: PyTree, senses: ObservationSpec) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Each carries its own."""
         del state
-        return jnp.arange(check_scalars(self, senses))
+        return jnp.arange(check_scalars(self, spec))
 
     def __str__(self) -> str:
         return "plain"
 
 
-def check_scalars(perturbation: Perturbation, senses: ObservationSpec) -> int:
-    """The number of scalar sensors that `senses` are; ConfigError if they are images."""
-    if not isinstance(senses, int):
+def check_scalars(perturbation: Perturbation, spec: ObservationSpec) -> int:
+    """The number of scalar sensors of `spec`; ConfigError if it is of images."""
+    if not isinstance(spec, int):
         raise ConfigError(
-            f"{str(perturbation)!r} happens to scalar sensors, not to {in_words(senses)}."
+            f"{str(perturbation)!r} happens to scalar sensors, not to {in_words(spec)}."
         )
-    return senses
+    return spec
 
 
-def check_perturbation(perturbation: Perturbation, senses: ObservationSpec = 5) -> None:
+def check_perturbation(perturbation: Perturbation, spec: ObservationSpec = 5) -> None:
     """Hold a perturbation to the contract of this module, on a made-up episode of three steps.
 
     Args:
         perturbation: The perturbation to check.
-        senses: A number of scalar sensors, or the shape of images, to try it with.
+        spec: A number of scalar sensors, or the shape of images, to try it with.
 
     Raises:
         ConfigError: It breaks the contract; the message says which clause.
     """
     name = type(perturbation).__name__
     hash(perturbation)  # a value, usable as a static argument
-    state = perturbation.init(jax.random.key(0), senses)
-    if isinstance(senses, int):
-        observation: Array = jnp.linspace(-1.0, 1.0, senses, dtype=jnp.float32)
+    state = perturbation.init(jax.random.key(0), spec)
+    if isinstance(spec, int):
+        observation: Array = jnp.linspace(-1.0, 1.0, spec, dtype=jnp.float32)
     else:
-        observation = jax.random.bits(jax.random.key(1), senses, jnp.uint8)
-    expected = shape_of(perturbation.output_spec(senses))
+        observation = jax.random.bits(jax.random.key(1), spec, jnp.uint8)
+    expected = shape_of(perturbation.output_spec(spec))
     structure = jax.eval_shape(lambda: state)
     for step in range(3):
         shown, state = perturbation.apply(jax.random.key(step), state, observation)
@@ -157,10 +157,7 @@ def check_perturbation(perturbation: Perturbation, senses: ObservationSpec = 5) 
             raise ConfigError(f"{name} promises shape {expected}, gave {shown.shape}.")
         if shown.dtype != observation.dtype:
             raise ConfigError(f"{name} turns {observation.dtype} into {shown.dtype}.")
-        if (
-            isinstance(senses, int)
-            and perturbation.sensor_of_channel(state, senses).shape != expected
-        ):
+        if isinstance(spec, int) and perturbation.sensor_of_channel(state, spec).shape != expected:
             raise ConfigError(
                 f"{name} does not name the source of each of its {expected[0]} channels."
             )

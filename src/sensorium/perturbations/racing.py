@@ -64,9 +64,9 @@ class Background(ImagePerturbation):
         del channels
         frames_of(self.source, height, width)
 
-    def init(self, key: Key, senses: ObservationSpec) -> Int[Array, ""]:
+    def init(self, key: Key, spec: ObservationSpec) -> Int[Array, ""]:
         """The frame to begin with."""
-        height, width, _ = self.shape_of(senses)
+        height, width, _ = self.shape_of(spec)
         return jax.random.randint(key, (), 0, len(frames_of(self.source, height, width)))
 
     def apply(
@@ -111,9 +111,9 @@ class Colour(ImagePerturbation):
     each_channel: bool = False
     needs_colour = True
 
-    def init(self, key: Key, senses: ObservationSpec) -> Float[Array, "2 3"]:
+    def init(self, key: Key, spec: ObservationSpec) -> Float[Array, "2 3"]:
         """What is added to road and grass, of 255."""
-        self.shape_of(senses)
+        self.shape_of(spec)
         shape = (2, 3) if self.each_channel else (2, 1)
         drawn = jax.random.uniform(key, shape, minval=-self.amount, maxval=self.amount)
         return jnp.broadcast_to(255 * drawn, (2, 3))

@@ -28,9 +28,9 @@ class RandomBackground(ImagePerturbation):
 
     needs_colour = True
 
-    def init(self, key: Key, senses: ObservationSpec) -> UInt8[Array, "height width 3"]:
+    def init(self, key: Key, spec: ObservationSpec) -> UInt8[Array, "height width 3"]:
         """The image of the episode."""
-        height, width, _ = self.shape_of(senses)
+        height, width, _ = self.shape_of(spec)
         return _draw(key, height, width)
 
     def apply(

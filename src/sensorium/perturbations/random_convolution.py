@@ -60,9 +60,9 @@ class RandomConvolution(ImagePerturbation):
             )
         check_counts(0, "RandomConvolution", every=self.every)
 
-    def init(self, key: Key, senses: ObservationSpec) -> Drawn:
+    def init(self, key: Key, spec: ObservationSpec) -> Drawn:
         """The first weights."""
-        self.shape_of(senses)
+        self.shape_of(spec)
         return self._draw(key)
 
     def apply(self, key: Key, state: Drawn, observation: Image) -> tuple[Image, Drawn]:

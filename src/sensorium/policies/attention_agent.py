@@ -40,22 +40,22 @@ class AttentionAgent(Policy):
     num_actions: int = eqx.field(static=True)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
-    def initial_carry(self, senses: ObservationSpec) -> Memory:
+    def initial_carry(self, spec: ObservationSpec) -> Memory:
         """Blank memory.
 
         Args:
-            senses: (H, W, C) of the images.
+            spec: (H, W, C) of the images.
 
         Raises:
             ConfigError: They are no images, of another number of channels than the agent was made for, or
                 of fewer patches than it looks at.
         """
-        if not isinstance(senses, tuple) or len(senses) != 3 or senses[2] != self.channels:
+        if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] != self.channels:
             raise ConfigError(
                 f"An AttentionAgent sees images of height x width x {self.channels}, not "
-                f"{in_words(senses)}."
+                f"{in_words(spec)}."
             )
-        self._check_size(*senses[:2])
+        self._check_size(*spec[:2])
         return self.lstm.initial_memory()
 
     def check(self, observation: Any, carry: Memory) -> Image:
@@ -148,8 +148,8 @@ class AttentionAgentConfig(PolicyConfig):
     scale: float = 2.0
     """What products of queries and keys are divided by: √message_size; √147 in the agents of 2020."""
 
-    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> AttentionAgent:
-        """Draw an agent; ConfigError if `senses` are no images that it can look at, or it looks at none."""
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> AttentionAgent:
+        """Draw an agent; ConfigError if `spec` is not that of images it can read, or `top` does not fit."""
         _check_top(self.top)
         key_look, key_lstm, key_output = jax.random.split(key, 3)
         agent = AttentionAgent(
@@ -167,5 +167,5 @@ class AttentionAgentConfig(PolicyConfig):
             num_actions=count_of(actions),
             distribution=distribution_of(actions),
         )
-        agent.initial_carry(senses)
+        agent.initial_carry(spec)
         return agent

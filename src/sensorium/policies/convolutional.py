@@ -35,20 +35,20 @@ class ConvolutionalPolicy(Policy):
     num_actions: int = eqx.field(static=True)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
-    def initial_carry(self, senses: ObservationSpec) -> tuple[()]:
+    def initial_carry(self, spec: ObservationSpec) -> tuple[()]:
         """Nothing.
 
         Args:
-            senses: (H, W, C) of the images.
+            spec: (H, W, C) of the images.
 
         Raises:
             ConfigError: They are not of the shape that the agent was built for.
         """
-        if senses != self.image_shape:
+        if spec != self.image_shape:
             height, width, channels = self.image_shape
             raise ConfigError(
                 f"A convolutional agent sees images of the size that it was built for, "
-                f"{height} x {width} x {channels}, not {senses}."
+                f"{height} x {width} x {channels}, not {spec}."
             )
         return ()
 
@@ -91,16 +91,16 @@ class ConvolutionalConfig(PolicyConfig):
     clipped: bool = False
     """Cut actions off at -1 and 1, as agents of Stable-Baselines3's PPO do, instead of a tanh."""
 
-    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> ConvolutionalPolicy:
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> ConvolutionalPolicy:
         """Draw an agent for images of exactly that size.
 
         Raises:
-            ConfigError: `senses` are no images, or too small for the windows; settings do not fit.
+            ConfigError: `spec` is not that of images, or too small for the windows; settings do not fit.
         """
-        if not isinstance(senses, tuple) or len(senses) != 3:
+        if not isinstance(spec, tuple) or len(spec) != 3:
             raise ConfigError(
                 f"A convolutional agent sees images of height x width x channels, not "
-                f"{in_words(senses)}."
+                f"{in_words(spec)}."
             )
         if not len(self.channels) == len(self.windows) == len(self.strides):
             raise ConfigError(
@@ -108,14 +108,14 @@ class ConvolutionalConfig(PolicyConfig):
                 f"{len(self.channels)}, {len(self.windows)} and {len(self.strides)}."
             )
         keys = iter(jax.random.split(key, len(self.channels) + len(self.hidden_sizes) + 1))
-        height, width, inputs = senses
+        height, width, inputs = spec
         convolutions = []
         for outputs, size, stride in zip(self.channels, self.windows, self.strides, strict=True):
             convolutions.append(Convolution(inputs, outputs, size, stride, key=next(keys)))
             height, width = ((side - size) // stride + 1 for side in (height, width))
             if min(height, width) < 1:
                 raise ConfigError(
-                    f"Images of {senses[0]} x {senses[1]} are too small for convolutions with windows "
+                    f"Images of {spec[0]} x {spec[1]} are too small for convolutions with windows "
                     f"of {', '.join(map(str, self.windows))} pixels."
                 )
             inputs = outputs
@@ -125,7 +125,7 @@ class ConvolutionalConfig(PolicyConfig):
             layers=tuple(
                 Linear(before, after, key=next(keys)) for before, after in itertools.pairwise(sizes)
             ),
-            image_shape=senses,
+            image_shape=spec,
             num_actions=count_of(actions),
             distribution=distribution_of(actions, clipped=self.clipped),
         )

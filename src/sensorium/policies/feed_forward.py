@@ -26,9 +26,9 @@ class FeedForwardPolicy(Policy):
     num_actions: int = eqx.field(static=True)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
-    def initial_carry(self, senses: ObservationSpec) -> tuple[()]:
+    def initial_carry(self, spec: ObservationSpec) -> tuple[()]:
         """Nothing; ConfigError unless there are as many scalar sensors as it was built for."""
-        check_sensors(senses, len(self.input_scales), "A feed-forward agent")
+        check_sensors(spec, len(self.input_scales), "A feed-forward agent")
         return ()
 
     def encode(self, observation: Observation, carry: tuple[()]) -> tuple[Array, tuple[()], Trace]:
@@ -53,9 +53,9 @@ class FeedForwardConfig(PolicyConfig):
     clipped: bool = False
     """Cut actions off at -1 and 1, as agents of Stable-Baselines3's PPO do, instead of a tanh."""
 
-    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> FeedForwardPolicy:
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> FeedForwardPolicy:
         """Draw an agent for exactly as many sensors; ConfigError if the scales do not fit."""
-        num_sensors = check_sensors(senses)
+        num_sensors = check_sensors(spec)
         scales = self.input_scales or (1.0,) * num_sensors
         if len(scales) != num_sensors:
             raise ConfigError(f"There are {num_sensors} sensors but {len(scales)} input scales.")

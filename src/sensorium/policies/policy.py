@@ -1,6 +1,6 @@
 """The interface of every agent: memory comes in and goes out, nothing is hidden.
 
-    carry = policy.initial_carry(senses)
+    carry = policy.initial_carry(spec)
     action, carry = policy(observation, carry)
 
 One agent, one step; batch with `jax.vmap` or `equinox.filter_vmap`.
@@ -59,11 +59,11 @@ class Policy(eqx.Module):
         return Gaussian()
 
     @abc.abstractmethod
-    def initial_carry(self, senses: ObservationSpec) -> PyTree:
+    def initial_carry(self, spec: ObservationSpec) -> PyTree:
         """The memory of an agent that has seen nothing yet.
 
         Args:
-            senses: N, how many channels each observation will have; the shape of images.
+            spec: N, how many channels each observation will have; the shape of images.
 
         Raises:
             ConfigError: The policy cannot work with that many.
@@ -107,7 +107,7 @@ class Policy(eqx.Module):
         features, carry, trace = self.encode(observation, carry)
         outputs, carry = self.decide(features, carry)
         action = self.distribution.action(outputs)
-        return action, self.told(carry, action), trace
+        return action, self.after_action(carry, action), trace
 
     @property
     def hidden_rows(self) -> int:
@@ -133,10 +133,10 @@ class Policy(eqx.Module):
         """How many patches are shown as attended to; the default is that of the papers."""
         return 10
 
-    def takes(self, senses: ObservationSpec) -> bool:
+    def takes(self, spec: ObservationSpec) -> bool:
         """Whether `initial_carry` accepts observations of that kind."""
         try:
-            self.initial_carry(senses)
+            self.initial_carry(spec)
         except ConfigError:
             return False
         return True
@@ -148,7 +148,7 @@ class Policy(eqx.Module):
         """
         return carry
 
-    def told(self, carry: PyTree, action: Action) -> PyTree:
+    def after_action(self, carry: PyTree, action: Action) -> PyTree:
         """The carry after `action`, the policy's own or another's, was taken.
 
         The default suits policies that do not use their previous action.
@@ -203,11 +203,11 @@ class PolicyConfig(abc.ABC):
         check_whole_settings(self, self.may_be_zero)
 
     @abc.abstractmethod
-    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> Policy:
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> Policy:
         """Draw a policy with random weights.
 
         Args:
-            senses: N scalar sensors, or the shape of images.
+            spec: N scalar sensors, or the shape of images.
             actions: A, or the numbers of options of discrete choices.
             key: Random key; the architecture does not depend on it.
 
@@ -216,12 +216,12 @@ class PolicyConfig(abc.ABC):
         """
 
 
-def features_of(policy: Policy, senses: ObservationSpec) -> PyTree:
+def features_of(policy: Policy, spec: ObservationSpec) -> PyTree:
     """The shapes of the features that a policy computes of observations."""
-    shown = jnp.zeros(shape_of(senses), jnp.float32 if isinstance(senses, int) else jnp.uint8)
+    shown = jnp.zeros(shape_of(spec), jnp.float32 if isinstance(spec, int) else jnp.uint8)
 
     def encode(policy: Policy) -> PyTree:
-        return policy.encode(shown, policy.initial_carry(senses))[0]
+        return policy.encode(shown, policy.initial_carry(spec))[0]
 
     return eqx.filter_eval_shape(encode, policy)
 
@@ -310,25 +310,25 @@ def _up_to_one(array: Any) -> bool:
     return known and bool(array.max(initial=0) <= 1)
 
 
-def check_sensors(senses: ObservationSpec, expected: int | None = None, why: str = "") -> int:
-    """The number of scalar sensors that `senses` are.
+def check_sensors(spec: ObservationSpec, expected: int | None = None, why: str = "") -> int:
+    """The number of scalar sensors of `spec`.
 
     Args:
-        senses: N, or the shape of images.
+        spec: N, or the shape of images.
         expected: How many there must be; None for any number.
         why: Who takes that many only.
 
     Raises:
         ConfigError: They are images, fewer than one, or not as many as expected.
     """
-    if not isinstance(senses, int):
-        able = "; an AttentionAgent can" if len(senses) == 3 else ""
-        raise ConfigError(f"An agent of scalar sensors cannot see {in_words(senses)}{able}.")
-    if senses < 1:
-        raise ConfigError(f"An agent needs at least one sensor, got {senses}.")
-    if expected is not None and senses != expected:
-        raise ConfigError(f"{why} takes exactly {expected} sensors, got {senses}.")
-    return senses
+    if not isinstance(spec, int):
+        able = "; an AttentionAgent can" if len(spec) == 3 else ""
+        raise ConfigError(f"An agent of scalar sensors cannot see {in_words(spec)}{able}.")
+    if spec < 1:
+        raise ConfigError(f"An agent needs at least one sensor, got {spec}.")
+    if expected is not None and spec != expected:
+        raise ConfigError(f"{why} takes exactly {expected} sensors, got {spec}.")
+    return spec
 
 
 def check_policy(policy: Policy, num_sensors: int = 5) -> None:

@@ -63,9 +63,9 @@ class SetPolicy(Policy):
     rewired can then compare what it reads with what the others had made out, and find its role in a
     few steps."""
 
-    def initial_carry(self, senses: ObservationSpec) -> SetCarry:
+    def initial_carry(self, spec: ObservationSpec) -> SetCarry:
         """Blank memories and feedback of zero; ConfigError unless there is at least one scalar sensor."""
-        num_sensors = check_sensors(senses)
+        num_sensors = check_sensors(spec)
         keys = getattr(self.layer, "nonlinear_keys", None)
         if isinstance(keys, PublishedNonlinearKeys):
             check_sensors(num_sensors, keys.weight.shape[0], "NLA as published")
@@ -90,7 +90,7 @@ class SetPolicy(Policy):
         """Move the memory of each sensor along with it."""
         return carry._replace(memory=carry.memory.reordered(order))
 
-    def told(self, carry: SetCarry, action: Action) -> SetCarry:
+    def after_action(self, carry: SetCarry, action: Action) -> SetCarry:
         """Feed back the action (its tanh, as the papers do; a one-hot vector of discrete choices)."""
         action = self.distribution.feedback(action)
         feedback = jnp.concatenate([action, carry.feedback[self.num_actions :]])
@@ -132,9 +132,9 @@ class AttentionNeuronConfig(PolicyConfig):
     code_feedback: bool = False
     """Whether sensors receive the previous code too (see `SetPolicy.code_feedback`)."""
 
-    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent; how many sensors matters for nonlinear keys as published only."""
-        num_sensors, num_actions = check_sensors(senses), count_of(actions)
+        num_sensors, num_actions = check_sensors(spec), count_of(actions)
         key_layer, key_map, key_controller = jax.random.split(key, 3)
         layer = AttentionNeuron(
             num_actions + self.num_queries * self.code_feedback,
@@ -177,9 +177,9 @@ class DeepSetsConfig(PolicyConfig):
     message_size: int = 24
     """Width of what is summed over the sensors."""
 
-    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent for any number of sensors."""
-        return _with_linear_controller(DeepSets, self, senses, actions, key)
+        return _with_linear_controller(DeepSets, self, spec, actions, key)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,20 +197,20 @@ class SetTransformerConfig(PolicyConfig):
     num_heads: int = 4
     """Attention heads of each query."""
 
-    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent for any number of sensors."""
-        return _with_linear_controller(SetTransformer, self, senses, actions, key)
+        return _with_linear_controller(SetTransformer, self, spec, actions, key)
 
 
 def _with_linear_controller(
     layer: type[DeepSets] | type[SetTransformer],
     config: DeepSetsConfig | SetTransformerConfig,
-    senses: ObservationSpec,
+    spec: ObservationSpec,
     actions: Actions,
     key: Key,
 ) -> SetPolicy:
     """A pooling layer with the settings of a config, and a linear layer on its code."""
-    check_sensors(senses)
+    check_sensors(spec)
     num_actions = count_of(actions)
     key_layer, key_controller = jax.random.split(key)
     return SetPolicy(

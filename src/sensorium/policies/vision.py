@@ -95,17 +95,17 @@ class VisionPolicy(Policy):
     hidden_rows: int = eqx.field(static=True, default=12)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
-    def initial_carry(self, senses: ObservationSpec) -> VisionCarry:
+    def initial_carry(self, spec: ObservationSpec) -> VisionCarry:
         """Blank memory.
 
         Args:
-            senses: (H, W, 3) of images in colour, or (H, W, 1) of grey ones.
+            spec: (H, W, 3) of images in colour, or (H, W, 1) of grey ones.
 
         Raises:
             ConfigError: They are no images, do not divide into patches, or into another number of them
                 than nonlinear keys as published were built for.
         """
-        size = _size_of(senses)
+        size = _size_of(spec)
         rows, columns = grid(*size, self.layer.patch_size)
         if isinstance(self.layer.nonlinear_keys, PublishedNonlinearKeys):
             known = self.layer.nonlinear_keys.weight.shape[0]
@@ -164,7 +164,7 @@ class VisionPolicy(Policy):
         rows, columns = grid(height, width, size)
         return np.stack(np.divmod(np.arange(rows * columns), columns), -1) * size, size
 
-    def told(self, carry: VisionCarry, action: Action) -> VisionCarry:
+    def after_action(self, carry: VisionCarry, action: Action) -> VisionCarry:
         """The keys of the next step receive this action."""
         return carry._replace(action=self.distribution.feedback(action))
 
@@ -204,12 +204,12 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     key_map: KeyMap = KeyMap.LINEAR
     """The NLA switch."""
 
-    def build(self, senses: ObservationSpec, actions: Actions, key: Key) -> VisionPolicy:
-        """Draw an agent; ConfigError if `senses` are no images that it can look at."""
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> VisionPolicy:
+        """Draw an agent; ConfigError if `spec` is not that of images that it can look at."""
         num_actions = count_of(actions)
         keys = jax.random.split(key, 8)
         reader, num_features = self._draw_reader(keys[1], keys[2])
-        height, width = _size_of(senses)
+        height, width = _size_of(spec)
         num_patches = math.prod(grid(height, width, self.patch_size))
         return VisionPolicy(
             layer=VisionAttentionNeuron(
@@ -250,10 +250,10 @@ class VisionAttentionNeuronConfig(PolicyConfig):
         return PlacesReader(query, key, self.top), 2 * self.top
 
 
-def _size_of(senses: ObservationSpec) -> tuple[int, int]:
-    """Height and width; ConfigError if `senses` are no images."""
-    if isinstance(senses, int) or len(senses) != 3 or senses[2] not in (1, 3):
+def _size_of(spec: ObservationSpec) -> tuple[int, int]:
+    """Height and width; ConfigError if `spec` is not that of images."""
+    if isinstance(spec, int) or len(spec) != 3 or spec[2] not in (1, 3):
         raise ConfigError(
-            f"The agent sees images of height x width x 3 (or 1), not {in_words(senses)}."
+            f"The agent sees images of height x width x 3 (or 1), not {in_words(spec)}."
         )
-    return senses[0], senses[1]
+    return spec[0], spec[1]

@@ -135,7 +135,7 @@ _PGPE = EvolutionConfig(
 EVOLVED = dataclasses.replace(
     PI_LARGE,
     name="ant-pi-evolved",
-    summary="A wider student, taught by a coach that was trained for it; then evolution: the best score.",
+    summary="A wider student that imitates a coach trained for it; then evolution: the best score.",
     policy=_WIDEST,
     stages=(
         *(stage.changed(policy=_WIDE) for stage in (_CLONE_LARGE, _PPO_WIDE, _DAGGER_WIDE)),
@@ -148,7 +148,7 @@ EVOLVED = dataclasses.replace(
 NLA = dataclasses.replace(
     PI,
     name="ant-nla",
-    summary="The small student with nonlinear attention in its invariant form, taught by `ant-pi`.",
+    summary="The small student with nonlinear attention in its invariant form; it imitates `ant-pi`.",
     policy=dataclasses.replace(_PAPER, key_map=KeyMap.NLA_INVARIANT),
     stages=(
         _CLONE,

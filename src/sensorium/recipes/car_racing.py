@@ -31,7 +31,7 @@ from sensorium.training import (
 )
 
 EXPERT = Recipe(
-    name="carracing-teacher",
+    name="carracing-expert",
     summary="An expert that reads where the road goes, by evolution; agents of images learn from it.",
     policy=FeedForwardConfig((16,)),
     env="CarRacingRoad",
@@ -74,7 +74,7 @@ _IMITATION = Stage(
     ),
     generations=90,
     perturbation=Colour(0.02),  # so that it learns no exact shade
-    expert="carracing-teacher",
+    expert="carracing-expert",
     training_reward=True,
     checkpoint_every=1,
     test_every=10,
@@ -149,7 +149,7 @@ _DAGGER = _IMITATION.changed(
 COLOURS = dataclasses.replace(
     ATTENTION_AGENT,
     name="carracing-attention-agent-colours",
-    summary="AttentionAgent, by more stages, and where road and grass have other colours: the best score.",
+    summary="The same, trained further by evolution and DAgger, in other colours too: the best score.",
     stages=(
         *ATTENTION_AGENT.stages,
         _EVOLUTION,

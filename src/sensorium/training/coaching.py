@@ -195,7 +195,7 @@ class InTurns(Behaviour):
         action = jnp.where(coached, distribution.to_action(drawn), student_action)
         log_prob = distribution.log_prob(drawn, outputs, self.std)
         record = Taken(moment.unperturbed, student_action, drawn, log_prob, coached)
-        return action, self.student.told(carry, action), record
+        return action, self.student.after_action(carry, action), record
 
 
 class Coaching(Trainer):

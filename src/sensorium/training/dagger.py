@@ -379,7 +379,7 @@ class Dagger(Trainer):
                     identity = identity_loss(model.probe, student.sensor_features(carry), sources)
             outputs, carry = student.decide(features, carry)
             apart = distribution.distance(outputs, now.expert_action, self._weights)
-            return (student.told(carry, now.action), senses), (apart, identity)
+            return (student.after_action(carry, now.action), senses), (apart, identity)
 
         def step(memory: PyTree, now: tuple) -> tuple[PyTree, tuple[Array, Array]]:
             key, started, labelled = now

@@ -71,9 +71,9 @@ class Asked(eqx.Module):
         action, carry, _ = self.policy.step(shown, carry)
         return action, carry
 
-    def told(self, carry: PyTree, action: Action) -> PyTree:
+    def after_action(self, carry: PyTree, action: Action) -> PyTree:
         """Its memory after `action` was taken."""
-        return carry if self.policy is None else self.policy.told(carry, action)
+        return carry if self.policy is None else self.policy.after_action(carry, action)
 
 
 _ADVISED = Asked(None, None, False)

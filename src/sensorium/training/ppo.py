@@ -159,7 +159,7 @@ class Exploring(Behaviour):
             drawn,
             distribution.log_prob(drawn, outputs, self.std),
         )
-        return action, policy.told(carry, action), record
+        return action, policy.after_action(carry, action), record
 
     def view(self, moment: Moment, carry: PyTree) -> Float[Array, " F"]:
         """The true state, or the features of the policy."""
@@ -339,7 +339,7 @@ class Ppo(Trainer):
             if not config.freeze_encoder:
                 features, carry, _ = policy.encode(now.received, carry)
             outputs, carry = policy.decide(features, carry)
-            carry = policy.told(carry, distribution.to_action(now.drawn))
+            carry = policy.after_action(carry, distribution.to_action(now.drawn))
             identity = jnp.zeros(())
             if config.sensor_id_coef:
                 of_sensors = policy.sensor_features(carry)

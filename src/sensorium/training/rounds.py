@@ -79,7 +79,11 @@ class Following(Behaviour):
         record = Labelled(
             features if self.freeze_encoder else moment.unperturbed, action, expert_action
         )
-        return action, (student.told(carry, action), expert.told(of_expert, action)), record
+        return (
+            action,
+            (student.after_action(carry, action), expert.after_action(of_expert, action)),
+            record,
+        )
 
 
 class Buffer:

@@ -39,9 +39,9 @@ class Agent:
         """The recipe's name."""
         return self.recipe.name
 
-    def initial_carry(self, senses: ObservationSpec) -> PyTree:
+    def initial_carry(self, spec: ObservationSpec) -> PyTree:
         """As `Policy.initial_carry`."""
-        return self.policy.initial_carry(senses)
+        return self.policy.initial_carry(spec)
 
     def __call__(self, observation: Any, carry: PyTree) -> tuple[Action, PyTree]:
         """As `Policy.__call__`: checked, one step."""
@@ -124,8 +124,8 @@ def _find(source: Path | str) -> Path:
 def _agent_header(path: Path) -> dict[str, Any]:
     if is_model(path):
         raise AgentFileError(
-            f"{path} is a model of Stable-Baselines3, not an agent of ours; it can teach one: `sensorium "
-            f"train ant-pi-clone --expert {path} --env gym:ID`."
+            f"{path} is a model of Stable-Baselines3, not an agent of ours; it can be the expert of one: "
+            f"`sensorium train ant-pi-clone --expert {path} --env gym:ID`."
         )
     try:
         header = read_header(path)

@@ -5,7 +5,7 @@
 Feed `next_carry.*` back as `carry.*`. The metadata of the file say which agent it is, what it senses and what
 each part of its first carry is filled with. Agents of scalar sensors take any number of them where the
 policy does: one file, its axis `N` is free. Feed-forward agents, nonlinear attention as published and
-agents that see have the size that they were exported for.
+agents of images have the size that they were exported for.
 
 jax2onnx translates, and onnxruntime then acts side by side with the policy on made-up observations: a file
 that does otherwise is not written.
@@ -87,30 +87,30 @@ def export(agent: Agent, path: Path | str) -> Exported:
 
 
 def export_policy(
-    policy: Policy, senses: ObservationSpec, path: Path | str, facts: dict[str, str] | None = None
+    policy: Policy, spec: ObservationSpec, path: Path | str, facts: dict[str, str] | None = None
 ) -> Exported:
     """As `export`, of any policy.
 
     Args:
         policy: The policy.
-        senses: N, or the shape of the images; where the policy takes any N, so does the file.
+        spec: N, or the shape of the images; where the policy takes any N, so does the file.
         path: The file to create or replace, atomically.
         facts: More to say in the metadata.
 
     Raises:
-        ConfigError: The policy cannot work with such senses.
+        ConfigError: The policy cannot work with such observations.
     """
     check_writable(path)  # translating takes a while
     onnx, runtime = _libraries()
-    policy.initial_carry(senses)
-    free = isinstance(senses, int) and policy.takes(senses + 1)
-    model = _translate(onnx, policy, senses, free)
-    first = _named(policy.initial_carry(senses), "carry")
+    policy.initial_carry(spec)
+    free = isinstance(spec, int) and policy.takes(spec + 1)
+    model = _translate(onnx, policy, spec, free)
+    first = _named(policy.initial_carry(spec), "carry")
     meta = {
         **(facts or {}),
         "policy": type(policy).__name__,
         "parameters": str(num_parameters(policy)),
-        "sensors": "any number" if free else " x ".join(map(str, shape_of(senses))),
+        "sensors": "any number" if free else " x ".join(map(str, shape_of(spec))),
         "actions": str(policy.num_actions),
         "hidden_rows": str(policy.hidden_rows),
         "first_carry": format_json({name: _filling(leaf) for name, leaf in first.items()}),
@@ -119,7 +119,7 @@ def export_policy(
     onnx.helper.set_model_props(model, {name: value for name, value in meta.items() if value})
     content = model.SerializeToString()
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    sizes = (senses, 1, 2 * senses + 1) if free and isinstance(senses, int) else (senses,)
+    sizes = (spec, 1, 2 * spec + 1) if free and isinstance(spec, int) else (spec,)
     difference = max(difference_from(session, policy, size) for size in sizes)
     if not difference <= 1:
         raise ExportError(
@@ -128,11 +128,11 @@ def export_policy(
         )
     with atomic_write(path) as file:
         file.write(content)
-    return Exported(Path(path), senses, free, difference)
+    return Exported(Path(path), spec, free, difference)
 
 
 def difference_from(
-    session: Any, policy: Policy, senses: ObservationSpec, steps: int = STEPS
+    session: Any, policy: Policy, spec: ObservationSpec, steps: int = STEPS
 ) -> float:
     """How far an ONNX file acts from a policy, in units of `TOLERANCE`; 1 or less is the same.
 
@@ -143,16 +143,16 @@ def difference_from(
     Args:
         session: An `onnxruntime.InferenceSession`.
         policy: The policy.
-        senses: N, or the shape of the images.
+        spec: N, or the shape of the images.
         steps: How many.
     """
     rng = np.random.default_rng(0)
-    carry = policy.initial_carry(senses)
+    carry = policy.initial_carry(spec)
     names = [output.name for output in session.get_outputs()]
     step = eqx.filter_jit(type(policy).step)
     worst, ties = 0.0, 0
     for _ in range(steps):
-        observation = _made_up(rng, shape_of(senses))
+        observation = _made_up(rng, shape_of(spec))
         before = {name: np.asarray(leaf) for name, leaf in _named(carry, "carry").items()}
         said = session.run(names, {"observation": observation, **before})
         result = step(policy, jnp.asarray(observation), carry)
@@ -208,11 +208,11 @@ def _libraries() -> tuple[Any, Any]:
     return onnx, onnxruntime
 
 
-def _translate(onnx: Any, policy: Policy, senses: ObservationSpec, free: bool) -> Any:
+def _translate(onnx: Any, policy: Policy, spec: ObservationSpec, free: bool) -> Any:
     """The model, its inputs and outputs by readable names."""
     from jax2onnx import to_onnx
 
-    carry = policy.initial_carry(senses)
+    carry = policy.initial_carry(spec)
     leaves, structure = jax.tree.flatten(carry)
     names: list[str] = []
 
@@ -227,11 +227,11 @@ def _translate(onnx: Any, policy: Policy, senses: ObservationSpec, free: bool) -
         )
 
     shapes = [jnp.shape(leaf) for leaf in leaves]
-    if free and isinstance(senses, int):
-        other = [jnp.shape(leaf) for leaf in jax.tree.leaves(policy.initial_carry(senses + 1))]
+    if free and isinstance(spec, int):
+        other = [jnp.shape(leaf) for leaf in jax.tree.leaves(policy.initial_carry(spec + 1))]
         shapes = [_with_free_axis(*pair) for pair in zip(shapes, other, strict=True)]
-    kind = jnp.float32 if isinstance(senses, int) else jnp.uint8
-    observation = jax.ShapeDtypeStruct(("N",) if free else shape_of(senses), kind)
+    kind = jnp.float32 if isinstance(spec, int) else jnp.uint8
+    observation = jax.ShapeDtypeStruct(("N",) if free else shape_of(spec), kind)
     inputs = [observation] + [
         jax.ShapeDtypeStruct(shape, leaf.dtype) for shape, leaf in zip(shapes, leaves, strict=True)
     ]

@@ -61,7 +61,7 @@ def read_published(name: str, path: Path | str | None = None) -> Policy:
     if name not in _ARCHITECTURES:
         raise did_you_mean("published agent", name, _ARCHITECTURES)
     path = published_directory() / f"{name}.npz" if path is None else path
-    config, senses, num_actions = _ARCHITECTURES[name]
+    config, spec, num_actions = _ARCHITECTURES[name]
     try:
         # Opened here and not by NumPy, which leaves a damaged file open
         with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
@@ -70,7 +70,7 @@ def read_published(name: str, path: Path | str | None = None) -> Policy:
         raise AgentFileError(f"{path} has no array named 'params'.") from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise AgentFileError(f"{path} is missing, truncated or not an npz file.") from error
-    like = config.build(senses, num_actions, jax.random.key(0))
+    like = config.build(spec, num_actions, jax.random.key(0))
     flat = jnp.asarray(vector).reshape(-1)
     return from_vector(_sorted_back(flat, like) if config is _AGENT_OF_2020 else flat, like)
 
