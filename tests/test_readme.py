@@ -12,8 +12,9 @@ import textwrap
 import pytest
 import tyro
 
-from sensorium import cli, recipes, reproduce, zoo
+from sensorium import cli, recipes, zoo
 from sensorium.reproduce import counterparts
+from sensorium.reproduce import run as reproduce
 from tests.tables import DOCS, README, ROOT, TABLES, place, prose, scores_of_papers
 
 PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "benchmarks/README.md", *DOCS.rglob("*.md")]

@@ -175,7 +175,7 @@ def reproduce(
             that was interrupted goes on from there. Delete them to measure again.
         json: Write figures as JSON to this file; - for standard output.
     """
-    from sensorium import reproduce as reproductions
+    from sensorium.reproduce import run as reproductions
     from sensorium.rollout import use_all_cores
 
     use_all_cores()

@@ -154,7 +154,7 @@ def test_the_agent_of_ours_is_the_model_of_theirs():
     ours = np.stack([policy(image, ())[0] for image in images])
     assert ours.std(0).min() > 1e-4  # images matter
     np.testing.assert_allclose(ours, theirs, atol=1e-4)
-    with pytest.raises(ConfigError, match="senses or does something else"):
+    with pytest.raises(ConfigError, match="other observations or actions than the world"):
         sb3.to_policy(model, SMALL.policy, (84, 84, 3), 3)
 
 

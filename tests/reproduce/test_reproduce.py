@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sensorium import recipes, reproduce
+from sensorium import recipes
 from sensorium.errors import ConfigError, UnknownNameError
 from sensorium.policies import AttentionAgentConfig, VisionAttentionNeuronConfig, to_vector
+from sensorium.reproduce import run as reproduce
 from sensorium.serialisation import save_pytree
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")

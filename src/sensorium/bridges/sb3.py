@@ -194,7 +194,7 @@ def to_policy(
     weights[-1] = 2.0 * (weights[-1] - low) / width - 1.0
     leaves, structure = jax.tree.flatten(config.build(spec, num_actions, jax.random.key(0)))
     if [leaf.shape for leaf in leaves] != [array.shape for array in weights]:
-        raise ConfigError("The model spec or does something else than the world takes.")
+        raise ConfigError("The model has other observations or actions than the world.")
     return jax.tree.unflatten(structure, [jnp.asarray(array, jnp.float32) for array in weights])
 
 
