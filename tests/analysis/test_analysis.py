@@ -1,5 +1,9 @@
 """What is shown is what happened."""
 
+import importlib
+import subprocess
+import sys
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ from sensorium.analysis import figures, show
 from sensorium.analysis.traces import collect_codes, image, trace_episode
 from sensorium.analysis.video import write_video
 from sensorium.envs import CartPoleSwingUpHarder, Perturbed
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, MissingExtraError
 from sensorium.evaluation import evaluation_keys
 from sensorium.flags import PerturbationFlags
 from sensorium.perturbations import (
@@ -187,3 +191,22 @@ def test_a_world_of_ones_own_is_shown(policy, key, tmp_path, monkeypatch):
     trace = trace_episode(policy, world, Identity(), key, 8)
     assert image(world, trace, 3).max() == image(world, trace, 3).min() == 3
     assert write_video(tmp_path / "own.mp4", trace, world, "own") == 4
+
+
+def test_drawing_is_an_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.delitem(sys.modules, "sensorium.analysis")
+    with pytest.raises(MissingExtraError, match=r"need sklearn: pip install 'sensorium\[draw\]'"):
+        importlib.import_module("sensorium.analysis")
+
+
+def test_an_evaluation_draws_nothing():
+    """What scores agents, in a process of its own, imports none of the extra's packages."""
+    script = (
+        "import sys, sensorium.cli, sensorium.reproduce.counterparts, sensorium.training.run\n"
+        "print(sorted({'imageio', 'sklearn', 'sensorium.analysis'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
