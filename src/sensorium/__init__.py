@@ -1,4 +1,4 @@
-"""Sensorium: agents whose senses can be shuffled, dropped, doubled or flooded with noise while they act."""
+"""Sensorium: agents whose sensors can be shuffled, dropped, doubled or flooded with noise while they act."""
 
 import importlib
 from importlib.metadata import PackageNotFoundError, version
@@ -23,7 +23,7 @@ _HOME = {
     "PolicyConfig": "policies",
     "SetTransformerConfig": "policies",
     "check_policy": "policies",
-    # worlds and what happens to their senses
+    # worlds and perturbations of their observations
     "CartPoleSwingUpHarder": "envs",
     "Environment": "envs",
     "make": "envs",

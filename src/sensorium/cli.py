@@ -323,7 +323,7 @@ def main() -> None:
     spell_out()
     try:
         check_arguments(sys.argv[1:])
-        about = "Agents whose senses can be shuffled. --plugin MODULE imports what registers parts."
+        about = "Agents whose sensors are shuffled. --plugin MODULE imports what registers parts."
         with whole_output():
             with reserved_output():  # a plugin may print too
                 arguments = import_plugins(sys.argv[1:])

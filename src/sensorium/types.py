@@ -1,4 +1,4 @@
-"""Shape letters and array aliases shared by every public signature, and what senses a shape stands for.
+"""Shape letters and array aliases shared by every public signature, and what observations a shape stands for.
 
 The letters used in shape annotations:
 
@@ -47,7 +47,7 @@ Actions = int | tuple[int, ...]
 """What a world takes: A numbers in [-1, 1], or how many options each of its choices has."""
 
 Code = Float[Array, " M"]
-"""The permutation-invariant summary of the senses."""
+"""The permutation-invariant summary of the observation."""
 
 Attention = Float[Array, "M N"]
 """How much each of the M queries listens to each of the N sensors."""

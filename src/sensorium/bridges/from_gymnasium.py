@@ -34,12 +34,12 @@ _IMAGES = "rgb_array"
 
 @dataclasses.dataclass(frozen=True)
 class HostWorld(World):
-    """A Gymnasium environment, and what happens to its senses. A value: it opens nothing by itself."""
+    """A Gymnasium environment and a perturbation of its observations. A value: it opens nothing by itself."""
 
     name: str
     """As `gymnasium.make` takes it: `"Pendulum-v1"`, or `"module:Name-v0"`."""
     perturbation: Perturbation = Identity()
-    """What happens to the senses."""
+    """Of the observations."""
     training_reward: bool = False
     """Pay the reward that agents are trained with, where the world has one of its own for that."""
     time_limit: int | None = None
@@ -196,7 +196,7 @@ def make_host_world(
 
     Args:
         name: As `gymnasium.make` takes it.
-        perturbation: What happens to its senses; None for nothing.
+        perturbation: Of its observations; None for nothing.
         training_reward: Pay the reward that agents are trained with, where there is one for that.
 
     Raises:

@@ -30,7 +30,7 @@ def make(
 
     Args:
         name: One of `WORLDS`, such as `"CartPoleSwingUpHarder"`.
-        perturbation: What happens to its senses; None for nothing.
+        perturbation: Of its observations; None for nothing.
         training: As agents are trained in it: see `Environment.for_training`.
 
     Returns:

@@ -24,7 +24,7 @@ from sensorium.types import (
 
 
 class PerturbedState(NamedTuple):
-    """State of the world, and of what happens to its senses."""
+    """State of the world and of the perturbation."""
 
     world: PyTree
     perturbation: PyTree
@@ -109,7 +109,7 @@ class Perturbed(Environment):
         return self.world.draw(state.world)
 
     def reset_env(self, key: Key, params: Any) -> tuple[Sensed, PerturbedState]:
-        """Start the world, then its senses."""
+        """Start the world, then the perturbation."""
         observation, world = self.world.reset_env(key, params)
         key_init, key_apply = jax.random.split(stream(key, "senses"))
         senses = self.perturbation.init(key_init, self.world.observation_spec)

@@ -88,7 +88,7 @@ def evaluate(
     Args:
         policy: The agent.
         env: A world of `sensorium.envs`, or `gym:` and the id of a Gymnasium environment.
-        perturbation: What happens to its senses; the agent's code is scaled as it asks.
+        perturbation: Of its observations; the agent's code is scaled as it asks.
         episodes: How many, each from a start of its own.
         seed: Any whole number from 0 on; decides the starts and all noise.
         name: What to call the agent in tables.

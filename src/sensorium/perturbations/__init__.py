@@ -1,4 +1,4 @@
-"""What can happen to the senses: small values that compose, used unchanged everywhere.
+"""Perturbations of observations: small values that compose, used unchanged everywhere.
 
 | to scalar sensors | what it does |
 |---|---|

@@ -23,7 +23,7 @@ ENV = "CartPoleSwingUpHarder"
 
 
 def table_2(episodes: int, seed: int, out: Path) -> Result:
-    """AN Table 2: shuffled, doubled and noisy senses."""
+    """AN Table 2: shuffled, doubled and noisy sensors."""
     agents = present(
         "cartpole-fnn", "cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"
     )

@@ -39,7 +39,7 @@ def score_tables(
     seed: int,
     out: Path,
 ) -> Result:
-    """Scores of every agent, each beside the paper's and compared with its own plain senses.
+    """Scores of every agent, each beside the paper's and compared with its own plain score.
 
     Those in a world on the host, which take minutes each, are kept in `out`: a table that was interrupted
     goes on where it was.

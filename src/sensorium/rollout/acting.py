@@ -49,7 +49,7 @@ class Memories(NamedTuple):
 
 
 class PolicyActor(Actor):
-    """P of our policies behind the perturbed senses of a world; episode `p * R + r` is of policy p."""
+    """P of our policies behind the perturbation of a world; episode `p * R + r` is of policy p."""
 
     def __init__(self, policies: Policy, world: HostWorld, keys: Keys):
         """Set up.
@@ -102,14 +102,14 @@ def restarted(
 
 
 def begin_senses(perturbation: Perturbation, key: Key, shown: ObservationSpec) -> PyTree:
-    """The senses at the start of the episode of `key`, in a world that shows `shown`."""
+    """The state of the perturbation at the start of the episode of `key`, in a world that shows `shown`."""
     return perturbation.init(stream(key, "senses"), shown)
 
 
 def sense(
     perturbation: Perturbation, key: Key, time: Array, senses: PyTree, observation: Array
 ) -> tuple[Array, PyTree]:
-    """What arrives at a step of the episode of `key`, and the senses after it."""
+    """What arrives at a step of the episode of `key`, and the state of the perturbation after it."""
     key = jax.random.fold_in(stream(key, "noise"), time)
     return perturbation.apply(key, senses, observation.astype(jnp.float32))
 
@@ -117,7 +117,7 @@ def sense(
 def perturb_action(
     perturbation: Perturbation, key: Key, time: Array, senses: PyTree, action: Array
 ) -> Array:
-    """The action that the world gets at a step of the episode of `key`; `senses` are those after `sense`."""
+    """The action that the world gets at a step of the episode of `key`; `senses` is the one after `sense`."""
     if not perturbation.perturbs_actions:
         return action
     key = jax.random.fold_in(stream(key, "action"), time)
@@ -138,7 +138,7 @@ def _act(
     started: Bool[Array, " L"],
     observations: Array,
 ) -> tuple[Float[Array, "L A"], Memories]:
-    """One step of the senses and the policy of every lane."""
+    """One step of the perturbation and the policy of every lane."""
     architecture, perturbation, _ = static
 
     def lane(

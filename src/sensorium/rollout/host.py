@@ -64,7 +64,7 @@ class HostEngine(Engine):
         """Set up; nothing is started yet.
 
         Args:
-            world: The environment and what happens to its senses.
+            world: The environment, perturbed or not.
             workers: Worker processes of each of the two groups; one a core by default, 0 for none at
                 all: then this process simulates.
             lanes: Episodes that run at a time, at most; an even number. Part of what decides the last

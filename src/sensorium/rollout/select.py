@@ -62,7 +62,7 @@ def make_world(
 
     Args:
         name: A world of `sensorium.envs`, or `gym:` and the id of a Gymnasium environment.
-        perturbation: What happens to its senses; None for nothing.
+        perturbation: Of its observations; None for nothing.
         training_reward: Pay the reward that agents are trained with, where there is one for that.
 
     Raises:
