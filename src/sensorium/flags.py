@@ -32,9 +32,9 @@ class PerturbationFlags:
     noise_sigma: float | None = None
     """Standard deviation of the noise; 0.1 by default."""
     drop: int | None = None
-    """This many sensors are missing, others each episode."""
+    """This many sensors are missing, drawn for each episode."""
     silence: int | None = None
-    """This many sensors read zero, others each episode."""
+    """This many sensors read zero, drawn for each episode."""
     occlude: float | None = None
     """This share of the patches of images is black."""
     background: str | None = None
@@ -89,4 +89,4 @@ class PerturbationFlags:
 
 
 NO_FLAGS = PerturbationFlags()
-"""Nothing happens."""
+"""No perturbation."""

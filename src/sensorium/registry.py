@@ -1,4 +1,4 @@
-"""Parts by their names: what recipes and worlds are made of, ours and anybody's.
+"""Parts by their names: what recipes and worlds are made of, ours and those of others.
 
 A part is a frozen dataclass: the config of a policy or a trainer, a perturbation, a world on the device.
 Recipes are stored with the names of their parts, and a part that is registered is found by its name:
@@ -8,7 +8,7 @@ Recipes are stored with the names of their parts, and a part that is registered 
     class Flip(sensorium.Perturbation): ...
 
 A package lists a module that registers its parts in the entry-point group `sensorium.parts`; other modules
-are imported by whoever wants their parts (`sensorium --plugin MODULE`). A file never imports a module.
+are imported on request (`sensorium --plugin MODULE`). A file never imports a module.
 """
 
 import dataclasses
@@ -61,12 +61,12 @@ def register(part: Part) -> Part:
 
 
 def name_of(part: type) -> str:
-    """By what name a part is registered."""
+    """Return the name by which a part is registered."""
     return str(getattr(part, "id", part.__name__))
 
 
 def home_of(part: type) -> str | None:
-    """The module to import for a part that is not Sensorium's own; None for those that are."""
+    """Return the module to import for a part that is not Sensorium's own; None for those that are."""
     return None if part.__module__.partition(".")[0] == _OWN else part.__module__
 
 
@@ -74,7 +74,7 @@ class Parts(Mapping[str, type]):
     """The registered parts of one kind, by name: a live view."""
 
     def __init__(self, kind: type = object):
-        """Those that are subclasses of `kind`."""
+        """Hold the parts that are subclasses of `kind`."""
         self._kind = kind
 
     def __getitem__(self, name: str) -> type:
@@ -114,7 +114,7 @@ def import_parts(module: str) -> ModuleType:
 
 
 def import_plugins(arguments: list[str]) -> list[str]:
-    """Import the module that each `--plugin` of a command line names; returns the other arguments."""
+    """Import the module that each `--plugin` of a command line names; return the other arguments."""
     others, rest = [], iter(arguments)
     for argument in rest:
         flag, equals, module = argument.partition("=")

@@ -21,7 +21,7 @@ Seed = int | np.integer
 
 
 def check_seed(seed: Any) -> int:
-    """A seed as a Python integer.
+    """Check a seed and return it as a Python integer.
 
     Args:
         seed: Any integer from 0 on, of Python or NumPy.
@@ -39,9 +39,9 @@ def check_seed(seed: Any) -> int:
 
 
 def key_of(seed: Any) -> Key:
-    """The key of a seed: another one for each below 2**64, and a hash of what is larger.
+    """Make the key of a seed: a different one for each below 2**64, and one of a hash of what is larger.
 
-    Below 2**32 it is `jax.random.key(seed)`, which forgets all further bits unless JAX counts in 64 bits.
+    Below 2**32 it is `jax.random.key(seed)`, which drops all further bits unless JAX counts in 64 bits.
 
     Raises:
         ConfigError: The seed is no whole number from 0 on.
@@ -51,13 +51,13 @@ def key_of(seed: Any) -> Key:
     if number < 2**32:
         return low
     words = np.array([number >> 32, number % 2**32], np.uint32)
-    # Of four words in some of JAX's generators, which then repeat the two
+    # The keys of some of JAX's generators have four words, which then repeat the two
     words = np.resize(words, jax.random.key_data(low).shape)
     return jax.random.wrap_key_data(jnp.asarray(words))
 
 
 def seed_in_32_bits(seed: Any) -> int:
-    """The seed itself below 2**32, else a hash: for libraries that take no larger ones.
+    """Return the seed itself below 2**32, else a hash: for libraries that take no larger ones.
 
     Raises:
         ConfigError: The seed is no whole number from 0 on.
@@ -66,12 +66,12 @@ def seed_in_32_bits(seed: Any) -> int:
 
 
 def stream(key: Key, name: str) -> Key:
-    """A key for what `name` says, which no split of `key` and no folding in of a number below 2**31 gives."""
+    """Derive the key for `name`: no split of `key` and no folding in of a number below 2**31 gives it."""
     return jax.random.fold_in(key, np.uint32(zlib.crc32(name.encode()) | 1 << 31))
 
 
 def _hashed(number: int, bits: int) -> int:
-    """The number, or bits of its SHA-256 if it has more of them."""
+    """Return the number, or bits of its SHA-256 if it has more of them."""
     if number < 2**bits:
         return number
     digest = hashlib.sha256(number.to_bytes(-(-number.bit_length() // 8), "big")).digest()

@@ -86,7 +86,7 @@ def check_writable(path: Path | str) -> None:
 
 @contextlib.contextmanager
 def _sentence(path: Path | str) -> Iterator[None]:
-    """An OSError becomes a WriteError that names the file."""
+    """Turn an OSError into a WriteError that names the file."""
     try:
         yield
     except WriteError:
@@ -97,7 +97,7 @@ def _sentence(path: Path | str) -> Iterator[None]:
 
 
 def _destination(path: Path | str) -> tuple[Path, os.stat_result | None]:
-    """The file that `path` leads to, and what is there now; OSError if that can never be written."""
+    """Return the file that `path` leads to, and what is there now; OSError if that can never be written."""
     name = os.fspath(path)
     if not name or "\0" in name:
         raise OSError("it is not the name of a file")
@@ -120,12 +120,12 @@ def _destination(path: Path | str) -> tuple[Path, os.stat_result | None]:
 
 
 def _nearest(place: Path) -> Path:
-    """The first folder on the way up that is there already."""
+    """Find the first folder on the way up that exists."""
     return next(each for each in place.absolute().parents if each.exists())
 
 
 def _replaceable(now: os.stat_result) -> bool:
-    """Whether a file may be renamed away: regular, and not what this process writes its output to."""
+    """Check whether a file may be renamed away: it is regular, and not the output of this process."""
     if not stat.S_ISREG(now.st_mode):
         return False
     for descriptor in (1, 2):
@@ -141,7 +141,7 @@ def _write_all(descriptor: int, content: memoryview) -> None:
 
 
 def _give_mode(path: str, now: os.stat_result | None) -> None:
-    """Owner and mode of the file that is replaced; of a new one, those that the umask asks for."""
+    """Copy owner and mode of the file that is replaced; give a new one what the umask asks for."""
     if now is None:
         umask = os.umask(0)
         os.umask(umask)
@@ -153,13 +153,13 @@ def _give_mode(path: str, now: os.stat_result | None) -> None:
 
 
 def remove_partial_files(directory: Path) -> None:
-    """Remove what a process that was killed while it wrote has left; nobody else may be writing there."""
+    """Remove what a process left that was killed while it wrote; no other may be writing there."""
     for path in directory.glob(f".*{_PARTIAL}"):
         path.unlink(missing_ok=True)
 
 
 def format_json(value: Any, indent: int | None = None) -> str:
-    """JSON of `value`; NaN and Infinity, which JSON does not have, become null."""
+    """Format `value` as JSON; NaN and Infinity, which JSON does not have, become null."""
     return json.dumps(_plain(value), indent=indent, allow_nan=False)
 
 
@@ -179,7 +179,7 @@ def parse_json(text: bytes | str) -> Any:
     """Read JSON; NaN and Infinity of older files become None.
 
     Raises:
-        ValueError: It is none, not UTF-8, nested too deeply, or has a name twice; says which.
+        ValueError: It is not JSON, not UTF-8, nested too deeply, or has a name twice; the message says which.
     """
     try:
         if isinstance(text, bytes):
@@ -307,7 +307,7 @@ def _check_names(path: Path | str, stored: set[str], wanted: set[str]) -> None:
 
 
 def _why(have: Any, want: Any) -> str:
-    """What may have made two dtypes differ."""
+    """Explain what may have made two dtypes differ."""
     if have.dtype.kind != want.dtype.kind:
         return "they are numbers of another kind"
     here = "on" if jnp.result_type(float) == jnp.float64 else "off"

@@ -1,6 +1,6 @@
 """What commands print: numbers, and a standard output that JSON has to itself.
 
-An environment may print whenever it likes, from Python or from C, in this process or in a worker. While a
+An environment may print at any time, from Python or from C, in this process or in a worker. While a
 command owes JSON to standard output, the descriptor of that is diverted to standard error.
 """
 
@@ -21,7 +21,7 @@ from rich.console import Console
 from sensorium.errors import WriteError
 
 BROKEN_PIPE = 141
-"""Exit code when whoever read the output has gone, as of a program that SIGPIPE ends."""
+"""Exit code when the reader of the output has gone, as of a program that SIGPIPE ends."""
 _OUT, _ERR = 1, 2
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 _SPELLED = "sensorium-spelled"
@@ -30,12 +30,12 @@ _IN_ASCII = {"±": "+-", "×": "x", "→": "->", "·": "-", "–": "-", "—": "
     | dict.fromkeys("│┃║╎", "|")
     | dict.fromkeys("╭╮╰╯┌┐└┘├┤┬┴┼", "+")
 )
-"""How characters that are printed look in ASCII, where NFKD does not say it; tables keep their lines."""
+"""ASCII for printed characters that NFKD does not map; tables keep their lines."""
 _reserved: list[int] = []  # descriptors of standard output while something else has its number
 
 
 def shown(value: float, decimals: int = 0) -> str:
-    """A number as tables show it: so many decimals, or more if fewer than two digits would be left.
+    """Format a number as tables show it: so many decimals, or more if fewer than two digits would be left.
 
     475.3 is "475", 0.000123 is "0.00012", 1e12 is "1e+12".
 
@@ -52,7 +52,7 @@ def shown(value: float, decimals: int = 0) -> str:
 
 
 def with_unit(value: float) -> str:
-    """A number from 0 on with two digits or three, in thousands (k) or millions (M) where it is so large."""
+    """Format a number from 0 on with two or three digits, in thousands (k) or millions (M) if so large."""
     for size, unit in ((1e6, " M"), (1e3, " k")):
         if value >= 0.9995 * size:
             return shown(value / size) + unit
@@ -60,7 +60,7 @@ def with_unit(value: float) -> str:
 
 
 def significant(value: float, digits: int = 7) -> float:
-    """`value` with as many digits as float32 holds, so that JSON does not spell out its rounding."""
+    """Round `value` to as many digits as float32 holds, so that JSON does not spell out its rounding."""
     return float(f"{value:.{digits}g}")
 
 
@@ -91,7 +91,7 @@ def say(sentence: str) -> None:
 
 
 def with_json(command: Callable[..., None]) -> Callable[..., None]:
-    """A command with `json`: a file is checked before the work, standard output is kept free of all else.
+    """Add `json` to a command: check the file before the work, keep standard output free of all else.
 
     `/dev/stdout` is standard output too.
     """
@@ -124,7 +124,7 @@ def _is_standard_output(path: str) -> bool:
 
 @contextlib.contextmanager
 def reserved_output() -> Iterator[None]:
-    """Whatever prints goes to standard error; only `write_output` reaches standard output."""
+    """Send whatever prints to standard error; only `write_output` reaches standard output."""
     if sys.stdout is None:  # there is none: its number may be another file's
         yield
         return
@@ -150,7 +150,7 @@ def write_output(text: str) -> None:
 
     Raises:
         WriteError: It is full, or there is none.
-        BrokenPipeError: Whoever read it has gone.
+        BrokenPipeError: Its reader has gone.
     """
     if sys.stdout is None and not _reserved:
         raise WriteError("Could not write standard output: there is none.")
@@ -166,13 +166,13 @@ def write_output(text: str) -> None:
 
 @contextlib.contextmanager
 def whole_output() -> Iterator[None]:
-    """Of a whole process: all that was printed arrives, or the exit code and a sentence say that it did not.
+    """Let all that was printed arrive, or let the exit code and a sentence say that it did not.
 
-    What environments print when Python takes them down goes to standard error.
+    This is for a whole process: what environments print when Python ends goes to standard error.
 
     Raises:
         WriteError: Standard output is full.
-        SystemExit: Whoever read it has gone; with `BROKEN_PIPE`, and nothing is said.
+        SystemExit: The reader has gone; with `BROKEN_PIPE` and without a sentence.
     """
     try:
         with _full_output():
@@ -196,7 +196,7 @@ def whole_output() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _full_output() -> Iterator[None]:
-    """An OSError of a full disk, which names no file, becomes a WriteError."""
+    """Turn an OSError of a full disk, which names no file, into a WriteError."""
     try:
         yield
     except WriteError:

@@ -32,13 +32,13 @@ Observation = Float[Array, " N"]
 """Readings of N scalar sensors, in any order."""
 
 Image = UInt8[Array, "height width channels"] | Float[Array, "height width channels"]
-"""What a world shows that is seen and not measured: bytes, or the same numbers as floats."""
+"""An image that a world shows: bytes, or the same numbers as floats."""
 
 Sensed = Observation | Image
 """What a world shows."""
 
 ObservationSpec = int | tuple[int, ...]
-"""What an agent is to be ready for: N scalar sensors, or images of a shape."""
+"""What observations are: N scalar sensors, or images of a shape."""
 
 Action = Float[Array, " A"]
 """What the agent does: numbers in [-1, 1], or the logits of choices."""
@@ -50,7 +50,7 @@ Code = Float[Array, " M"]
 """The permutation-invariant summary of the observation."""
 
 Attention = Float[Array, "M N"]
-"""How much each of the M queries listens to each of the N sensors."""
+"""How much each of the M queries attends to each of the N sensors."""
 
 Order = Int[Array, " N"]
 """`order[i]` is the sensor that arrives in place `i`."""
@@ -60,12 +60,12 @@ PyTree = Any
 
 
 def spec_of(shape: tuple[int, ...]) -> ObservationSpec:
-    """Of observations of a shape: N for (N,), the shape itself for images."""
+    """Return the specification of observations of a shape: N for (N,), the shape itself for images."""
     return shape[0] if len(shape) == 1 else shape
 
 
 def in_words(spec: ObservationSpec) -> str:
-    """What agents sense, for a sentence; arrays that are no images come with what can be done about it."""
+    """Describe observations for a sentence; arrays that are no images come with what can be done about it."""
     if isinstance(spec, int):
         return f"{spec} scalar sensor(s)"
     if len(spec) == 3:
@@ -74,10 +74,10 @@ def in_words(spec: ObservationSpec) -> str:
 
 
 def count_of(actions: Actions) -> int:
-    """A, the length of an action: of choices, all their options."""
+    """Count the numbers of an action, A: of choices, all their options."""
     return actions if isinstance(actions, int) else sum(actions)
 
 
 def shape_of(spec: ObservationSpec) -> tuple[int, ...]:
-    """The shape of observations: the other way round."""
+    """Return the shape of observations: the inverse of `spec_of`."""
     return (spec,) if isinstance(spec, int) else spec

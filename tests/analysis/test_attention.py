@@ -53,7 +53,7 @@ def test_importance_is_that_of_the_patches(policy, episode):
 
 
 def test_agents_without_patches_have_none_to_show():
-    with pytest.raises(ConfigError, match="does not look at patches"):
+    with pytest.raises(ConfigError, match="does not attend to patches"):
         FeedForwardConfig().build(5, 1, jax.random.key(0)).patches(96, 96)
 
 
@@ -150,6 +150,6 @@ def test_what_cannot_be_shown_gets_one_sentence(tmp_path):
     refused(
         "carracing-pi", "--plain goes without", flags=PerturbationFlags(shuffle=True), plain=True
     )
-    refused("carracing-cnn", "ConvolutionalPolicy does not look at patches")
+    refused("carracing-cnn", "ConvolutionalPolicy does not attend to patches")
     refused("carracing-expert", "does not draw itself", video=tmp_path / "none.mp4")
     assert not list(tmp_path.iterdir())

@@ -98,7 +98,7 @@ def test_it_drives_in_the_engine():
 @pytest.mark.parametrize(
     ("senses", "settings", "sentence"),
     [
-        (5, {}, "sees images of height x width x 3, not 5"),
+        (5, {}, "takes images of height x width x 3, not 5"),
         ((96, 96, 1), {}, r"height x width x 3, not images of shape \(96, 96, 1\)"),
         ((5, 96, 3), {}, "smaller than a patch of 7"),
         ((7, 11, 3), {}, "has 2 patches, fewer than the 10"),
@@ -133,5 +133,5 @@ def test_a_image_that_it_cannot_see_is_refused(image, sentence):
 
 @pytest.mark.parametrize("config", [AttentionNeuronConfig(), FeedForwardConfig()])
 def test_agents_of_scalar_sensors_refuse_images(config):
-    with pytest.raises(ConfigError, match="cannot see images of shape"):
+    with pytest.raises(ConfigError, match="cannot take images of shape"):
         config.build(SENSES, 3, jax.random.key(0))

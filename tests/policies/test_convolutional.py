@@ -122,7 +122,7 @@ def test_it_comes_back_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("senses", "settings", "sentence"),
     [
-        (5, {}, "sees images of height x width x channels, not 5"),
+        (5, {}, "takes images of height x width x channels, not 5"),
         ((20, 96, 3), {}, "20 x 96 are too small for convolutions with windows of 8, 4, 3"),
         (SENSES, {"strides": (4, 2)}, "as many channels as windows and strides, got 3, 3 and 2"),
         (SENSES, {"strides": (4, 2, 0)}, "at least 1"),

@@ -115,8 +115,8 @@ def test_the_first_frame_fills_its_memory_and_later_ones_push_it_out():
 @pytest.mark.parametrize(
     ("senses", "config", "sentence"),
     [
-        (28, SMALL, "sees images of height x width x 3"),
-        ((24, 32, 2), SMALL, "sees images of height x width x 3"),
+        (28, SMALL, "takes images of height x width x 3"),
+        ((24, 32, 2), SMALL, "takes images of height x width x 3"),
         ((25, 32, 3), SMALL, "Patches of 4 pixels do not divide an image of 25 x 32; 1 would"),
         ((24, 32, 3), VisionAttentionNeuronConfig(num_queries=30), "square number .* 25 is one"),
         ((24, 32, 3), VisionAttentionNeuronConfig(num_queries=4), "at least 10, got 4; 16 is one"),

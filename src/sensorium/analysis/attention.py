@@ -63,7 +63,7 @@ def trace_images(
         steps: T, how many steps to keep.
 
     Raises:
-        ConfigError: The agent does not look at patches.
+        ConfigError: The agent does not attend to patches.
     """
     policy.patches(*world.observation_shape[:2])
     key_reset, key_senses, key_steps = jax.random.split(key, 3)

@@ -14,7 +14,7 @@ from sensorium.terminal import shown
 
 
 def codes_over_time(path: Path | str, panels: Mapping[str, EpisodeTrace]) -> None:
-    """AN Figure 4: the code of one episode over time, one panel for each order of the sensors."""
+    """Draw AN Figure 4: the code of one episode over time, one panel for each order of the sensors."""
     with figure(path, width=7.0, height=1.0 + 1.5 * len(panels)) as drawn:
         axes = drawn.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
         for axis, (title, trace) in zip(axes, panels.items(), strict=True):
@@ -74,7 +74,7 @@ def episode(path: Path | str, trace: EpisodeTrace, names: tuple[str, ...]) -> No
 
 
 def recovery(path: Path | str, curves: Mapping[str, Recovery], at: int, around: int = 150) -> None:
-    """Reward and code around a shuffle in mid-episode, for several agents."""
+    """Draw reward and code around a shuffle in mid-episode, for several agents."""
     with figure(path, width=7.0, height=5.0) as drawn:
         reward, code = drawn.subplots(2, 1, sharex=True)
         window = slice(max(at - around // 3, 0), at + around)
@@ -101,7 +101,7 @@ def learning_curves(
     xlabel: str,
     target: float | None = None,
 ) -> None:
-    """Test return against training, a band from the lowest to the highest seed round the median."""
+    """Draw test return against training, a band from the lowest to the highest seed round the median."""
     with figure(path, width=7.0, height=4.0) as drawn:
         axis = drawn.subplots()
         for name, seeds in curves.items():
@@ -126,7 +126,7 @@ def learning_curves(
 
 
 def scaling(path: Path | str, rows: list[dict[str, Any]]) -> None:
-    """Time and memory of one layer against the number of sensors, with a line of slope 1."""
+    """Draw time and memory of one layer against the number of sensors, with a line of slope 1."""
     with figure(path, width=8.0, height=3.6) as drawn:
         seconds, memory = drawn.subplots(1, 2)
         for axis, key, title in (

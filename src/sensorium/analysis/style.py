@@ -20,7 +20,7 @@ NOISE = "#b0b0b0"
 
 
 def sensor_colours(count: int) -> list[str]:
-    """A colour for each sensor; neighbours are alike where there are many."""
+    """Return a colour for each sensor; neighbours are alike where there are many."""
     if count <= len(COLOURS):
         return list(COLOURS[:count])
     scale = matplotlib.colormaps["turbo"]
@@ -48,7 +48,7 @@ _RC = {
 
 @contextmanager
 def figure(path: Path | str, width: float = 7.0, height: float = 4.0) -> Iterator[Figure]:
-    """A figure that is written to `path` as PNG, whole or not at all (WriteError)."""
+    """Open a figure that is written to `path` as PNG, whole or not at all (WriteError)."""
     with matplotlib.rc_context(_RC):
         drawn = plt.figure(figsize=(width, height))
         try:

@@ -1,4 +1,4 @@
-"""An expert beside an environment: a function of all that the environment knows, such as its `info` or RAM.
+"""An expert beside an environment: a function of all that it holds, such as its `info` or RAM.
 
 It runs in the worker process of the environment, so that nothing but its action travels.
 """
@@ -16,7 +16,7 @@ EnvExpert = Callable[[gymnasium.Env, Any, dict[str, Any]], Any]
 
 
 class Advised(gymnasium.Wrapper):
-    """An environment that says after each step, in `advice`, what an expert would do next."""
+    """An environment that gives after each step, in `advice`, what an expert would do next."""
 
     def __init__(self, env: gymnasium.Env, expert: EnvExpert):
         """Wrap an environment; to be pickled, `expert` must be a function of a module."""
@@ -27,13 +27,13 @@ class Advised(gymnasium.Wrapper):
         """A numbers, as a policy would give them."""
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Start an episode, and ask."""
+        """Start an episode, and compute the advice."""
         observation, info = self.env.reset(**options)
         self._ask(observation, info)
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Step, and ask."""
+        """Take a step, and compute the advice."""
         observation, reward, terminated, truncated, info = self.env.step(action)
         if not (terminated or truncated):
             self._ask(observation, info)

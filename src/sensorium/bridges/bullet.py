@@ -21,7 +21,7 @@ _MARK = "BulletEnv-"
 
 
 def knows(name: str) -> bool:
-    """Whether `name` is one of PyBullet's worlds, or meant to be."""
+    """Check whether `name` is one of PyBullet's worlds, or meant to be."""
     return _MARK in name
 
 
@@ -61,11 +61,11 @@ def open_env(
 class TrainingReward(gymnasium.Wrapper):
     """What the authors trained the ant with: max(0, the reward without the bonus for being alive).
 
-    An ant that stands still earns the bonus every step; without it, only walking pays.
+    An ant that stands still earns the bonus every step; without it, only moving forward pays.
     """
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """As in the world, but for the reward."""
+        """Step the world, and change the reward."""
         observation, _, terminated, truncated, info = self.env.step(action)
         _alive, *others = self.env.unwrapped.rewards
         return observation, max(0.0, float(sum(others))), terminated, truncated, info

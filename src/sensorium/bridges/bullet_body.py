@@ -14,7 +14,7 @@ Points = Float[np.ndarray, "points 3"]
 
 
 def no_points(env: gymnasium.Env) -> Points:
-    """Nothing to draw."""
+    """Return no points: nothing to draw."""
     del env
     return np.zeros((0, 3), np.float32)
 
@@ -24,7 +24,7 @@ class Body:
     """What a Gymnasium environment does not say of itself; each field is as in `World`."""
 
     sensor_names: tuple[str, ...] = ()
-    """Empty if nobody wrote them down."""
+    """Empty if they are not known."""
     drawing: str = ""
     """How the demo's page draws the pose."""
     failure: str = "ended"
@@ -36,7 +36,7 @@ class Body:
 
 
 def _ant_pose(env: gymnasium.Env) -> Points:
-    """The torso, then hip, ankle and tip of each leg."""
+    """Return the torso, then hip, ankle and tip of each leg."""
     import pybullet
 
     number, client = _ant(env)
@@ -60,7 +60,7 @@ def _push_ant(env: gymnasium.Env, strength: float) -> None:
 
 
 def _ant(env: gymnasium.Env) -> tuple[int, int]:
-    """Number of the ant's body, and of its PyBullet client."""
+    """Return the number of the ant's body, and its PyBullet client."""
     walker = env.unwrapped
     robot = walker.robot.robot_body
     return robot.bodies[robot.bodyIndex], walker._p._client
@@ -88,5 +88,5 @@ BODIES: dict[str, Body] = {"AntBulletEnv-v0": ANT}
 
 
 def body_of(name: str) -> Body:
-    """What is known of the environment `name`; the defaults if nothing is."""
+    """Return what is known of the environment `name`; the defaults if nothing is."""
     return BODIES.get(name, Body())

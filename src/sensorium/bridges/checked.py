@@ -44,7 +44,7 @@ class CheckedEnv(gymnasium.Wrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """As the environment does; WorldError if it raises, or returns anything else."""
+        """Reset the environment; WorldError if it raises, or returns anything else."""
         self._step = 0
         try:
             returned = self.env.reset(seed=seed, options=options)
@@ -57,7 +57,7 @@ class CheckedEnv(gymnasium.Wrapper):
             raise self._error(str(broken)) from None
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """As the environment does; WorldError if it raises, or returns anything else."""
+        """Step the environment; WorldError if it raises, or returns anything else."""
         self._step += 1
         try:
             returned = self.env.step(action)
@@ -105,23 +105,23 @@ class CheckedEnv(gymnasium.Wrapper):
 
 @functools.cache
 def _log_once(sentence: str) -> None:
-    """Of the many environments of a pool, one speaks for all."""
+    """Log a sentence once for the many environments of a pool."""
     logging.getLogger("sensorium").warning(sentence)
 
 
 class _Broken(Exception):
-    """A promise that was not kept: a sentence."""
+    """A breach of the interface: a sentence."""
 
 
 def checked(env: gymnasium.Env) -> gymnasium.Env:
-    """`env`, checked once."""
+    """Return `env`, checked once."""
     if isinstance(env, CheckedEnv) or not isinstance(env.observation_space, spaces.Box):
         return env
     return CheckedEnv(env)
 
 
 def check_observation(space: spaces.Box, observation: Any, name: str) -> np.ndarray:
-    """An observation as an array of the dtype of its space.
+    """Convert an observation to an array of the dtype of its space.
 
     Args:
         space: What the environment declared.
@@ -138,12 +138,12 @@ def check_observation(space: spaces.Box, observation: Any, name: str) -> np.ndar
 
 
 def name_of(env: gymnasium.Env) -> str:
-    """The id of an environment, or its class."""
+    """Return the id of an environment, or its class."""
     return env.spec.id if env.spec else type(env.unwrapped).__name__
 
 
 def described(error: BaseException) -> str:
-    """What was raised, in one line."""
+    """Describe what was raised, in one line."""
     text = " ".join(str(error).split()) or "no message"
     return f"{type(error).__name__}: {text}"
 
@@ -201,7 +201,7 @@ def _end(which: str, value: Any) -> bool:
 
 
 def _array_of_one(value: Any) -> np.ndarray | None:
-    """A number in an array of any shape; None if it is anything else."""
+    """Return the number in an array of any shape; None if it is anything else."""
     try:
         array = np.asarray(value)
     except Exception:
@@ -210,7 +210,7 @@ def _array_of_one(value: Any) -> np.ndarray | None:
 
 
 def _shown(value: Any) -> str:
-    """A value for a sentence: short, and in one line."""
+    """Format a value for a sentence: short, and in one line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else f"a {type(value).__name__}"
 

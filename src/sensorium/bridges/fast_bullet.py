@@ -1,7 +1,7 @@
 """PyBullet's walkers, stepped with few calls into PyBullet: the same numbers, bit for bit, sooner.
 
-The environment asks PyBullet about one joint and one link after the other, and that takes longer than its
-physics. Here all joints are asked at once, and all links, and all contacts. Arithmetic is left as it is,
+The environment queries PyBullet for one joint and one link after the other, and that takes longer than its
+physics. Here all joints are queried at once, and all links, and all contacts. Arithmetic is left as it is,
 operation by operation: legs are chaotic, and the last bit of an observation decides an episode.
 """
 
@@ -41,7 +41,7 @@ class QuickStep:
         self._known = 0
 
     def __call__(self, action: np.ndarray) -> _Step:
-        """As the environment does, which see for the reward."""
+        """Step as the environment does, whose source explains the reward."""
         walker, robot = self._walker, self._robot
         if self._known != len(robot.parts):
             self._look()
@@ -98,7 +98,7 @@ class QuickStep:
         self._feet = [foot.bodyPartIndex for foot in robot.feet]
 
     def _sense(self) -> np.ndarray:
-        """`WalkerBase.calc_state`, with all that it leaves in the robot."""
+        """Compute `WalkerBase.calc_state`, with all that it leaves in the robot."""
         robot = self._robot
         joints = self._read_joints()
         robot.joint_speeds = joints[1::2]
@@ -132,7 +132,7 @@ class QuickStep:
         return np.clip(np.concatenate([body, joints, robot.feet_contact]), -5, 5)
 
     def _read_joints(self) -> np.ndarray:
-        """Position in [-1, 1] and speed of each joint, one after the other."""
+        """Read position in [-1, 1] and speed of each joint, one after the other."""
         states = pybullet.getJointStates(self._body, self._joints, self._client)
         positions, speeds = np.array([state[:2] for state in states]).T
         scaled = np.empty((len(states), 2), np.float32)
@@ -141,7 +141,7 @@ class QuickStep:
         return scaled.reshape(-1)
 
     def _read_links(self) -> tuple[Any, Any, Any]:
-        """Take the positions of all links; position, orientation and velocity of the torso."""
+        """Read the positions of all links; return position, orientation and velocity of the torso."""
         body, client = self._body, self._client
         links = pybullet.getLinkStates(body, self._links, True, False, client)
         self._positions[self._rows] = [link[0] for link in links]
@@ -154,7 +154,7 @@ class QuickStep:
         return torso[0], torso[1], torso[6]
 
     def _feel_ground(self) -> None:
-        """Which feet touch the ground; they are sensed in the next step only."""
+        """Note which feet touch the ground; observations show it in the next step only."""
         contacts = pybullet.getContactPoints(self._body, physicsClientId=self._client)
         touching = {
             mine
@@ -165,5 +165,5 @@ class QuickStep:
 
 
 def _mean(values: np.ndarray) -> float:
-    """As `values.mean()`, in half the time."""
+    """Compute `values.mean()` in half the time."""
     return float(np.add.reduce(values) / len(values))

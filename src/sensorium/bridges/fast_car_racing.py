@@ -40,7 +40,7 @@ class QuickRoad:
         self._known: list[Any] | None = None
 
     def __call__(self, zoom: float, translation: tuple[float, float], angle: float) -> None:
-        """As the environment does, which see."""
+        """Draw the road as the environment does."""
         racing = self._racing
         if self._known is not racing.road_poly:
             self._look()
@@ -61,7 +61,7 @@ class QuickRoad:
         self._corners = np.array([polygon for polygon, _ in self._polygons])
 
     def _near(self, zoom: float, translation: tuple[float, float], angle: float) -> np.ndarray:
-        """Which polygons have a corner in view, or almost."""
+        """Find the polygons that have a corner in view, or almost."""
         cos, sin = np.cos(angle) * zoom, np.sin(angle) * zoom
         seen = self._corners @ np.array([[cos, sin], [-sin, cos]]) + np.array(translation)
         inside = ((self._lowest <= seen) & (seen <= self._highest)).all(-1)

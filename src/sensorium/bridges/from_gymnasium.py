@@ -1,6 +1,6 @@
 """Any Gymnasium environment as a world that runs on the host: `gym:Pendulum-v1`.
 
-| observations | what the agent senses |
+| observations | what the agent receives |
 |---|---|
 | flat Box (N) | N readings, as float32 |
 | Box of bytes (H, W, C): images | the image itself, as float32; for agents of images |
@@ -57,7 +57,7 @@ class HostWorld(World):
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Shape of what the agent senses, after the perturbation.
+        """Shape of an observation, after the perturbation.
 
         Raises:
             ConfigError: The perturbation cannot be applied to what the environment shows.
@@ -76,7 +76,7 @@ class HostWorld(World):
 
     @property
     def observation_space(self) -> spaces.Box:
-        """What the environment says of its observations, before the perturbation."""
+        """The space of observations that the environment declares, before the perturbation."""
         return self._facts.observation_space
 
     @property
@@ -121,7 +121,7 @@ class HostWorld(World):
 
     @property
     def on_host(self) -> bool:
-        """It is."""
+        """True: it is simulated in worker processes."""
         return True
 
     @property
@@ -140,7 +140,7 @@ class HostWorld(World):
         return self._body.push is not None
 
     def pose(self, env: gymnasium.Env) -> Points:
-        """Points of a figure (m) of the body in an environment of this world; none if it is not known."""
+        """Compute points of a figure (m) of the body in an environment; none if it is not known."""
         return self._body.pose(env)
 
     def push(self, env: gymnasium.Env, strength: float) -> None:
@@ -154,15 +154,15 @@ class HostWorld(World):
         return self._facts.render_mode
 
     def opener(self) -> Callable[[], gymnasium.Env]:
-        """What opens the environment itself, unperturbed, in any process; see `open_env.open_env`."""
+        """Return what opens the environment itself, unperturbed, in any process; see `open_env`."""
         return functools.partial(open_env, self.name, self.training_reward)
 
     def to_env_actions(self, actions: Float[np.ndarray, "L A"]) -> np.ndarray:
-        """What L environments take, from A numbers in [-1, 1] each."""
+        """Map A numbers in [-1, 1] for each of L environments to what they take."""
         return self._facts.actions.to_env(actions)
 
     def from_env_actions(self, actions: np.ndarray) -> Float[np.ndarray, "L A"]:
-        """The numbers in [-1, 1] that become these actions of L environments."""
+        """Map actions of L environments back to the numbers in [-1, 1] that become them."""
         return self._facts.actions.from_env(actions)
 
     @property
@@ -176,7 +176,7 @@ class HostWorld(World):
 
 @dataclasses.dataclass(frozen=True)
 class _Facts:
-    """What one look at an environment tells."""
+    """Facts that are read once from an environment."""
 
     observation_space: spaces.Box
     action_space: gymnasium.Space
@@ -192,7 +192,7 @@ class _Facts:
 def make_host_world(
     name: str, perturbation: Perturbation | None = None, training_reward: bool = False
 ) -> HostWorld:
-    """Build a world, and look at once whether agents can work with it.
+    """Build a world, and check at once whether agents can work with it.
 
     Args:
         name: As `gymnasium.make` takes it.

@@ -10,13 +10,13 @@ class PenaliseJerk(gymnasium.Wrapper):
     """Takes `penalty * mean((action - previous action)²)` from every reward but an episode's first."""
 
     def __init__(self, env: gymnasium.Env, penalty: float):
-        """Wrap an environment that is driven by a Box."""
+        """Wrap an environment whose action space is a Box."""
         super().__init__(env)
         self._penalty = penalty
         self._previous: np.ndarray | None = None
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Start an episode: nothing was done before."""
+        """Start an episode: there is no previous action."""
         self._previous = None
         return self.env.reset(**options)
 

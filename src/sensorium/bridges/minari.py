@@ -63,7 +63,7 @@ def write(path: Path, world: HostWorld, parts: Iterable[Episodes]) -> None:
 
 
 def is_dataset(path: Path | str) -> bool:
-    """Whether a folder looks like a dataset of Minari, or holds one in `data`, as its downloads do."""
+    """Check whether a folder looks like a dataset of Minari, or holds one in `data`, as its downloads do."""
     return os.path.isfile(_storage(Path(path)) / "metadata.json")
 
 
@@ -123,7 +123,7 @@ def _buffers(buffer_of: Any, part: Episodes) -> list[Any]:
 
 
 def _spec(env: Any) -> Any:
-    """How to make the environment again, if that can be written down."""
+    """Return how to make the environment again, if that can be written down."""
     try:
         env.spec.to_json()
     except (AttributeError, TypeError, ValueError):

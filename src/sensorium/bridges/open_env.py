@@ -34,7 +34,7 @@ def open_env(
 
 
 def env_ids() -> list[str]:
-    """Every id that Gymnasium knows so far; a module may register more when it is imported."""
+    """List every id that Gymnasium has so far; a module may register more when it is imported."""
     return list(gymnasium.registry)
 
 

@@ -107,7 +107,7 @@ class Sb3Agent:
 
 
 def check_explorable(world: HostWorld) -> None:
-    """ConfigError unless actions are numbers with bounds: PPO here explores by noise on them."""
+    """Raise ConfigError unless actions are numbers with bounds: PPO here explores by noise on them."""
     env = world.opener()()
     space = env.action_space
     env.close()
@@ -117,13 +117,13 @@ def check_explorable(world: HostWorld) -> None:
         and space.is_bounded()
     ):
         raise ConfigError(
-            f"PPO here drives a Box of floats with bounds, and {world.name} takes {space}: "
+            f"PPO here acts in a Box of floats with bounds, and {world.name} takes {space}: "
             "train one with Stable-Baselines3 itself, and name its zip with `sensorium train --expert`."
         )
 
 
 def network_of(config: FeedForwardConfig | ConvolutionalConfig) -> tuple[str, dict[str, Any]]:
-    """The policy of PPO and A2C, and its arguments, that become an agent of `config` by `to_policy`.
+    """Return policy and arguments of PPO and A2C that become an agent of `config` by `to_policy`.
 
     Raises:
         ConfigError: No policy of Stable-Baselines3 is like it.
@@ -153,7 +153,7 @@ def to_policy(
     spec: ObservationSpec,
     num_actions: int,
 ) -> Policy:
-    """The same agent as one of ours: what a PPO or A2C model does deterministically.
+    """Convert a PPO or A2C model to one of our agents, which does what the model does deterministically.
 
     Args:
         model: One whose network is `network_of(config)`.
@@ -181,7 +181,7 @@ def to_policy(
             f"Only models whose layers are {activation} can become a {kind} agent of ours."
         )
     if not isinstance(model.action_space, spaces.Box):
-        raise ConfigError("Only models that drive a Box can become an agent of ours.")
+        raise ConfigError("Only models that act in a Box can become an agent of ours.")
     weights = [
         np.array(array.detach().numpy())
         for module in layers
@@ -213,7 +213,7 @@ def check_spaces(model: Any, world: HostWorld) -> None:
 
 
 def difference(theirs: spaces.Space, ours: spaces.Space) -> str | None:
-    """What a model's space is and the world's is not; None if they are alike."""
+    """Describe what a model's space is and the world's is not; None if they are alike."""
     if isinstance(theirs, spaces.Discrete) and isinstance(ours, spaces.Discrete):
         if (theirs.n, theirs.start) == (ours.n, ours.start):
             return None
@@ -242,7 +242,7 @@ def difference(theirs: spaces.Space, ours: spaces.Space) -> str | None:
 
 
 def _bounds(bounds: np.ndarray) -> np.ndarray:
-    """Bounds of whatever dtype; older environments write the largest float32 for infinity."""
+    """Convert bounds of any dtype; older environments write the largest float32 for infinity."""
     wide = bounds.astype(np.float64)
     return np.where(np.abs(wide) >= np.finfo(np.float32).max, np.copysign(np.inf, wide), wide)
 
@@ -252,7 +252,7 @@ def _same_kind(theirs: np.dtype, ours: np.dtype) -> bool:
 
 
 def _stacked(theirs: tuple[int, ...], ours: tuple[int, ...]) -> str:
-    """A guess at why a shape differs."""
+    """Guess why a shape differs."""
     frames, left = divmod(np.prod(theirs, dtype=int), max(np.prod(ours, dtype=int), 1))
     if left or frames < 2 or len(theirs) != len(ours):
         return ""

@@ -13,7 +13,7 @@ from sensorium.errors import check_counts
 
 
 def to_vec_env(env: VectorEnv, action_repeat: int = 1) -> Any:
-    """A `VecEnv` of Stable-Baselines3, which starts each environment anew when it has ended.
+    """Make a `VecEnv` of Stable-Baselines3, which starts each environment anew when it has ended.
 
     Args:
         env: One that starts nothing by itself (`AutoresetMode.DISABLED`), as `WorldVectorEnv` and

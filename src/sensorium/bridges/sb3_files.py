@@ -45,7 +45,7 @@ _PLAIN: dict[str, Any] = {
 
 
 def import_sb3() -> Any:
-    """Stable-Baselines3; MissingExtraError where it is not installed."""
+    """Import Stable-Baselines3; MissingExtraError where it is not installed."""
     try:
         import stable_baselines3
     except ImportError as error:
@@ -56,7 +56,7 @@ def import_sb3() -> Any:
 
 
 def is_model(path: Path | str) -> bool:
-    """Whether a file looks like a model of Stable-Baselines3. Runs nothing of it."""
+    """Check whether a file looks like a model of Stable-Baselines3; nothing of it runs."""
     try:
         return "policy_class" in _read_data(Path(path))
     except AgentFileError:
@@ -86,7 +86,7 @@ def load_model(path: Path | str) -> Any:
         if name not in _PLAIN and isinstance(item, dict) and _PICKLE in item:
             try:
                 instead[name] = pickle.loads(base64.b64decode(item[_PICKLE]))
-            except Exception as error:  # pickles run code, which can raise whatever it likes
+            except Exception as error:  # pickles run code, which can raise anything
                 if name in _NEEDED:
                     raise _cannot_unpickle(f"The {name} in {path}", error) from error
                 instead[name] = None
@@ -101,7 +101,7 @@ def load_model(path: Path | str) -> Any:
 
 
 def _read_data(path: Path) -> dict[str, Any]:
-    """What a model says of itself; AgentFileError where it says nothing."""
+    """Read what a model says of itself; AgentFileError where it says nothing."""
     if os.path.isdir(path):  # unlike `Path.is_dir`, never an error
         raise AgentFileError(f"{path} is a folder, not a model of Stable-Baselines3 (a zip file).")
     if not os.path.exists(path):
@@ -151,7 +151,7 @@ def _no_contrib(what: str) -> MissingExtraError:
 
 
 def _algorithm(path: Path, policy: Any, data: dict[str, Any]) -> Any:
-    """The class of algorithms that a model is of, by its policy."""
+    """Find the class of algorithms that a model is of, by its policy."""
     classes = policy.__mro__ if isinstance(policy, type) else ()
     names = [f"{each.__module__}.{each.__qualname__}" for each in classes]
     known = [_ALGORITHMS[name] for name in names if name in _ALGORITHMS]
@@ -186,13 +186,13 @@ def _version_of(path: Path) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says, as the end of a sentence."""
+    """Return the first line of an error, as the end of a sentence."""
     lines = str(error).strip().splitlines()
     return f"{lines[0] if lines else type(error).__name__}".rstrip(".") + "."
 
 
 def load_statistics(path: Path | str) -> Any:
-    """Read what `VecNormalize.save` wrote; its `normalize_obs` makes observations as the model saw them.
+    """Read what `VecNormalize.save` wrote; its `normalize_obs` makes observations as the model received them.
 
     Args:
         path: The pickle.
@@ -210,7 +210,7 @@ def load_statistics(path: Path | str) -> Any:
         raise AgentFileError(f"There is no file {path}.") from error
     except OSError as error:
         raise AgentFileError(f"Could not read {path}: {error.strerror or error}.") from error
-    except Exception as error:  # pickles run code, which can raise whatever it likes
+    except Exception as error:  # pickles run code, which can raise anything
         raise _cannot_unpickle(str(path), error) from error
     if not isinstance(statistics, sb3.common.vec_env.VecNormalize):
         raise AgentFileError(
@@ -220,7 +220,7 @@ def load_statistics(path: Path | str) -> Any:
 
 
 def find_statistics(model: Path | str, env_id: str) -> Path | None:
-    """The statistics that lie beside a model, where people and rl-zoo3 put them.
+    """Find the statistics that lie beside a model, where users and rl-zoo3 put them.
 
     Args:
         model: `ppo.zip`, `best_model.zip` or `rl_model_1000_steps.zip`.
@@ -257,7 +257,7 @@ def find_statistics(model: Path | str, env_id: str) -> Path | None:
 
 
 def _was_normalised(model: Path) -> bool | None:
-    """Whether a model was trained behind VecNormalize; None if it does not say.
+    """Return whether a model was trained behind VecNormalize; None if it does not say.
 
     Algorithms that learn on-policy keep an original observation only there; those with a buffer always.
     """
@@ -268,7 +268,7 @@ def _was_normalised(model: Path) -> bool | None:
 
 
 def _zoo_normalises(folder: Path) -> bool:
-    """Whether `config.yml`, which rl-zoo3 writes, says `normalize`."""
+    """Check whether `config.yml`, which rl-zoo3 writes, says `normalize`."""
     try:
         text = (folder / "config.yml").read_text()
     except (OSError, UnicodeDecodeError):

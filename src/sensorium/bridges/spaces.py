@@ -33,7 +33,7 @@ Number = int | float
 
 
 def check_spaces(name: str, env: gymnasium.Env) -> None:
-    """Whether agents can work with an environment.
+    """Check whether agents can work with an environment.
 
     Raises:
         ConfigError: Its observations are no numbers of a fixed shape, or its actions neither a Box nor a
@@ -62,7 +62,7 @@ def check_spaces(name: str, env: gymnasium.Env) -> None:
 
 
 def actions_of(space: gymnasium.Space) -> int | tuple[int, ...]:
-    """A: how many numbers in [-1, 1] a policy gives; or how many options each of its choices has."""
+    """Return A: how many numbers in [-1, 1] a policy gives; or how many options each of its choices has."""
     if isinstance(space, spaces.Discrete):
         return (int(space.n),)
     if isinstance(space, spaces.MultiDiscrete):
@@ -74,13 +74,13 @@ def actions_of(space: gymnasium.Space) -> int | tuple[int, ...]:
 
 
 def num_actions(space: gymnasium.Space) -> int:
-    """A: how many numbers a policy gives."""
+    """Return A: how many numbers a policy gives."""
     actions = actions_of(space)
     return actions if isinstance(actions, int) else sum(actions)
 
 
 def action_map(space: gymnasium.Space) -> "ActionMap":
-    """The map between [-1, 1] and a space that passed `check_spaces`."""
+    """Return the map between [-1, 1] and a space that passed `check_spaces`."""
     if isinstance(space, CHOICES):
         return _ToChoices(space)
     assert isinstance(space, spaces.Box)
@@ -91,7 +91,7 @@ class ActionMap(abc.ABC):
     """Between numbers in [-1, 1] and the actions of L environments, both ways."""
 
     def to_env(self, actions: Float[np.ndarray, "L A"]) -> np.ndarray:
-        """What L environments take: L, and the shape of one action.
+        """Map numbers in [-1, 1] to what L environments take: L, and the shape of one action.
 
         Raises:
             ConfigError: The numbers are NaN or infinite.
@@ -100,7 +100,7 @@ class ActionMap(abc.ABC):
         return self._to_env(actions)
 
     def from_env(self, actions: np.ndarray) -> Float[np.ndarray, "L A"]:
-        """The numbers in [-1, 1] that become these actions: the inverse.
+        """Map actions back to the numbers in [-1, 1] that become them: the inverse.
 
         An integer becomes the middle of its share, exactly as long as there are at most 2^24. An action
         that nothing in [-1, 1] becomes counts as the nearest that something does. Where there is but one
@@ -196,14 +196,14 @@ class _ToIntegers(ActionMap):
 
 
 def action_bounds(space: spaces.Box) -> tuple[Float[np.ndarray, " A"], Float[np.ndarray, " A"]]:
-    """What -1 and 1 become in each dimension of a Box."""
+    """Return what -1 and 1 become in each dimension of a Box."""
     dtype = np.result_type(space.dtype, np.float32)
     first, last = (np.array(ends, dtype) for ends in zip(*_ends(space), strict=True))
     return first, last
 
 
 def _ends(space: spaces.Box) -> list[tuple[Number, Number]]:
-    """Of each dimension; Python's numbers, which do not overflow."""
+    """Return the ends of each dimension, in Python's numbers, which do not overflow."""
     if space.dtype.kind == "f":
         largest = min(float(np.finfo(space.dtype).max), float(np.finfo(np.float32).max) / 2)
     else:

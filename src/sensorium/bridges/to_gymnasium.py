@@ -83,7 +83,7 @@ class WorldEnv(gymnasium.Env):
         return np.array(observation), float(reward), bool(terminated), bool(truncated), {}
 
     def render(self) -> np.ndarray | None:
-        """An RGB image as the world draws it, if it does and the render mode is `rgb_array`.
+        """Return an RGB image as the world draws it, if it does and the render mode is `rgb_array`.
 
         Returns:
             400 x 600 pixels of cart-pole, 384 x 384 of CarRacing.
@@ -188,7 +188,7 @@ def _drawn_key(random: np.random.Generator) -> jax.Array:
 def _for_world(
     action: Any, space: gymnasium.Space, single: gymnasium.Space | None = None
 ) -> np.ndarray | None:
-    """What a world takes: numbers as they are, of choices their logits; None if it is not of the space.
+    """Convert to what a world takes: numbers as they are, choices to logits; None if not of the space.
 
     Args:
         action: Of one environment, or of many.
@@ -207,7 +207,7 @@ def _for_world(
 
 
 def _spaces_of(world: Environment) -> tuple[spaces.Box, gymnasium.Space]:
-    """Of observations and actions."""
+    """Return the spaces of observations and actions."""
     shape = world.observation_shape
     images = len(shape) == 3
     low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)

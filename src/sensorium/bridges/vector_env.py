@@ -263,7 +263,7 @@ class _InProcess:
         self._command = command
 
     def receive(self) -> None:
-        """Carry out the command that was sent; WorldError if an environment raises or breaks a promise."""
+        """Carry out the command that was sent; WorldError if an environment raises or breaks its contract."""
         arrays = self._arrays
         verb, chosen = self._command
         if verb == "reset":
@@ -310,7 +310,7 @@ class _Process:
         theirs.close()
 
     def send(self, command: tuple[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # it has died: `receive` will say so
+        with contextlib.suppress(OSError):  # it has died: `receive` reports it
             self._connection.send(command)
 
     def receive(self, timeout: float) -> str:
@@ -349,7 +349,7 @@ class _Process:
 
 
 def _serve(connection: Connection, opener: OpenEnv, share: np.ndarray, blocks: Any) -> None:
-    """What a worker does, until it is asked to close or its parent is gone."""
+    """Run a worker, until it is asked to close or its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to act upon
     try:
         try:
@@ -376,5 +376,5 @@ def _serve(connection: Connection, opener: OpenEnv, share: np.ndarray, blocks: A
 
 
 def _is_starting() -> bool:
-    """Whether this is a worker that runs the script of its parent anew, to know what is defined there."""
+    """Check whether this worker runs the script of its parent anew, to know what is defined there."""
     return bool(getattr(multiprocessing.current_process(), "_inheriting", False))

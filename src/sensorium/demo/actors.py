@@ -1,6 +1,6 @@
 """An agent and its baseline, compiled once for all connections.
 
-The baseline is the agent of the same world that knows its inputs by their places. It gets the same rewired
+The baseline is the agent of the same world whose inputs have fixed places. It gets the same rewired
 observation: of scalar sensors the first N inputs, as many as the world has sensors; of images all pixels.
 """
 
@@ -86,7 +86,7 @@ class Actor:
         self.act = jax.jit(self._act, static_argnames="copies")
 
     def initial_carry(self, rewired: Rewired) -> PyTree:
-        """The carry at the start of an episode."""
+        """Make the carry at the start of an episode."""
         return self.policy.initial_carry(self.num_inputs or self.rewiring.inputs(rewired))
 
     def _act(
@@ -135,7 +135,7 @@ class DeviceActor(Actor):
         return after._replace(constant=now.constant), progress
 
     def _make_blank(self, rewired: Rewired, observation: Any) -> tuple[PyTree, ActorTrace]:
-        """The carry at the start, and a trace of zeros."""
+        """Make the carry at the start, and a trace of zeros."""
         carry = self.initial_carry(rewired)
         shapes = jax.eval_shape(
             lambda: self._act(jax.random.key(0), rewired, observation, carry, 1)[0]
@@ -192,7 +192,7 @@ class Actors:
         self.baseline_name, self.baseline = self._find_baseline()
 
     def all(self) -> list[Actor]:
-        """The agent, then the baseline."""
+        """Return the agent, then the baseline."""
         return [actor for actor in (self.lead, self.baseline) if actor is not None]
 
     def _find_baseline(self) -> tuple[str | None, Actor | None]:

@@ -216,7 +216,7 @@ class Connection:
 
 
 def frames_per_second(session: Session) -> int:
-    """As many as a world has steps, if it has few."""
+    """Return the frames a second: as many as a world has steps, if it has few."""
     return min(_FRAMES, session.rate)
 
 

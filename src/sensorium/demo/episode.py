@@ -57,15 +57,15 @@ class Episode(abc.ABC):
 
     @abc.abstractmethod
     def snapshots(self) -> tuple[Snapshot, Snapshot | None]:
-        """Of the agent and of the baseline."""
+        """Return those of the agent and of the baseline."""
 
     def scenery(self) -> Float[np.ndarray, "points 2"]:
-        """As `Environment.scenery`."""
+        """Return what stays in its place, as `Environment.scenery`."""
         return np.zeros((0, 2), np.float32)
 
     @abc.abstractmethod
     def render(self) -> UInt8[np.ndarray, "height width 3"] | None:
-        """The image that the agent's world draws of itself; None if it does not."""
+        """Return the image that the agent's world draws of itself; None if it does not."""
 
     @abc.abstractmethod
     def close(self) -> None:

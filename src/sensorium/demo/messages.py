@@ -110,7 +110,7 @@ def parse(text: str) -> Message:
 
 
 def change(controls: Controls, changes: dict[str, Any]) -> Controls:
-    """The controls with some of them set, as `parse` has checked them."""
+    """Set some of the controls, as `parse` has checked them."""
     return dataclasses.replace(controls, **changes)
 
 

@@ -115,7 +115,7 @@ class Rewiring(abc.ABC, Generic[_R]):
 
     @abc.abstractmethod
     def inputs(self, rewired: _R) -> ObservationSpec:
-        """What `Policy.initial_carry` asks for."""
+        """Return what `Policy.initial_carry` asks for."""
 
     def clear_unused(self, blank: PyTree, carry: PyTree, rewired: _R) -> PyTree:
         """Take the recurrent state of unused inputs from `blank`; pure."""
@@ -161,7 +161,7 @@ class SensorRewiring(Rewiring[RewiredSensors]):
         return self._count * MOST_COPIES
 
     def num_used(self, controls: Controls) -> int:
-        """How many inputs are in use."""
+        """Count the inputs that are in use."""
         return self._count * controls.copies + controls.noise
 
     def rewire(
@@ -185,7 +185,7 @@ class SensorRewiring(Rewiring[RewiredSensors]):
         )
 
     def source(self, rewired: RewiredSensors) -> Int[np.ndarray, " used"]:
-        """The sensor that each used input carries, or `FROM_NOISE`."""
+        """Return the sensor that each used input carries, or `FROM_NOISE`."""
         channel = np.asarray(rewired.channel[: int(rewired.used)])
         return np.where(channel < self.first_noise, channel % self._count, FROM_NOISE).astype(
             np.int32
@@ -271,7 +271,7 @@ class ImageRewiring(Rewiring[RewiredImage]):
 
 @functools.lru_cache(maxsize=64)
 def _states_of_changes(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
-    """What each of `CHANGES` draws for the episode of a seed."""
+    """Draw the state of each of `CHANGES` for the episode of a seed."""
     keys = jax.random.split(stream(key_of(seed), "changes"), len(_CHANGE.parts))
     return tuple(part.init(key, shape) for part, key in zip(_CHANGE.parts, keys, strict=True))
 
@@ -286,7 +286,7 @@ def rewiring_for(policy: Policy, spec: ObservationSpec) -> SensorRewiring | Imag
 
 
 def order_of(controls: Controls, reshuffles: int, count: int) -> Int[np.ndarray, " count"]:
-    """Which of `count` things is in each place: the natural order unless another one was asked for."""
+    """Return which of `count` things is in each place: the natural order unless another was asked for."""
     if not controls.wiring and not reshuffles:
         return np.arange(count, dtype=np.int32)
     random = np.random.default_rng([controls.wiring, reshuffles])

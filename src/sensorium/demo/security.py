@@ -43,7 +43,7 @@ class RequestFilter:
         self._names = _LOOPBACK | {name.lower() for name in ours}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI calls it."""
+        """Handle a request, as ASGI calls it."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -64,7 +64,7 @@ class RequestFilter:
         await self._app(scope, receive, send_with_headers)
 
     def _objection(self, scope: Scope) -> str:
-        """Why the request is refused; empty if it is allowed."""
+        """Return why the request is refused; empty if it is allowed."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._ours(hosts[0]):

@@ -114,7 +114,7 @@ def listen(config: ServerConfig) -> socket.socket:
 
 
 def uvicorn_config(demo: "Demo") -> uvicorn.Config:
-    """How the application is run: nothing is compressed, and messages have a limit."""
+    """Configure how the application is run: nothing is compressed, and messages have a limit."""
     return uvicorn.Config(
         demo.app,
         log_level="warning",

@@ -163,7 +163,7 @@ class Session:
 
     @staticmethod
     def _about_images(policy: Policy, height: int, width: int) -> dict[str, Any]:
-        """Sizes of the patches that are hidden here, and of those that the agent attends to."""
+        """List sizes of the patches that are hidden here, and of those that the agent attends to."""
         about = {"shape": [height, width], "patch": PATCH}
         try:
             corners, size = policy.patches(height, width)
@@ -173,7 +173,7 @@ class Session:
         return {**about, "corners": corners.tolist(), "size": size, "attends": attends}
 
     def scenery(self) -> list[list[float]]:
-        """What stays in its place during an episode: points (m) along a road."""
+        """Return what stays in its place during an episode: points (m) along a road."""
         return np.round(self._episode.scenery(), 2).tolist()
 
     def frame(self, number: int = 0) -> bytes:
@@ -208,7 +208,7 @@ class Session:
         self._episode.close()
 
     def _choose_drawing(self) -> str:
-        """How the page draws the world: its images, its pose, what the world renders itself, or nothing."""
+        """Choose how the page draws the world: its images, its pose, what the world renders, or nothing."""
         if isinstance(self._rewiring, ImageRewiring):
             return "image"
         if self._world.drawing:
@@ -242,7 +242,7 @@ class Session:
         self._rewired = self._rewiring.rewire(self.controls, self._reshuffles, self._upload)
 
     def _sensor_arrays(self, agent: Snapshot, rewired: RewiredSensors) -> dict[str, np.ndarray]:
-        """Of each used input: its channel and sensor, its reading, and the attention to it."""
+        """List for each used input its channel and sensor, its reading, and the attention to it."""
         assert isinstance(self._rewiring, SensorRewiring)
         source, used = self._rewiring.source(rewired), int(rewired.used)
         arrays = {"source": source, "channel": np.asarray(rewired.channel[:used])}
@@ -258,7 +258,7 @@ class Session:
         return arrays
 
     def _image_arrays(self, agent: Snapshot, rewired: RewiredImage) -> dict[str, np.ndarray]:
-        """The observation, the same after the perturbation, and the attention to each patch."""
+        """Return the observation, the same after the perturbation, and the attention to each patch."""
         assert agent.observation is not None
         image = np.asarray(agent.observation, np.uint8)
         arrays = {"image": image, "hidden": rewired.hidden.astype(np.uint8)}
@@ -301,5 +301,5 @@ def _shrunk(image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "h 
 
 
 def _as_bytes(values: Any) -> Int8[np.ndarray, "..."]:
-    """Numbers from -1 to 1 in a byte each."""
+    """Convert numbers from -1 to 1 to a byte each."""
     return np.rint(127 * np.clip(values, -1, 1)).astype(np.int8)

@@ -69,13 +69,13 @@ def export(directory: Path, agent: str = "cartpole-pi") -> Path:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether a folder is empty, or holds nothing but what was written by `export`."""
+    """Check whether a folder is empty, or holds nothing but what was written by `export`."""
     ours = {path.name for path in _STATIC.iterdir()} | {"weights.js"}
     return directory.is_dir() and {path.name for path in directory.iterdir()} <= ours
 
 
 def _weights(agent: str) -> str:
-    """All agents of the page, as JSON."""
+    """Format all agents of the page as JSON."""
     first = load(agent)
     if first.recipe.env != WORLD:
         raise ConfigError(f"The page runs {WORLD}, but {first.name} is for {first.recipe.env}.")
@@ -90,7 +90,7 @@ def _weights(agent: str) -> str:
 
 
 def _sensory(name: str, policy: Policy) -> dict[str, Any]:
-    """An AttentionNeuron agent, as `agent.js` reads it."""
+    """Convert an AttentionNeuron agent to what `agent.js` reads."""
     layer = policy.layer if isinstance(policy, SetPolicy) else None
     if not isinstance(layer, AttentionNeuron) or layer.nonlinear_keys is not None:
         raise ConfigError(f"The page runs AttentionNeuron agents without NLA, which {name} is not.")
@@ -117,7 +117,7 @@ def _layers(policy: SetPolicy | FeedForwardPolicy) -> list[dict[str, Any]]:
 
 
 def _numbers(array: Array | np.ndarray) -> Any:
-    """Nested lists of the shortest decimals that are the same float32."""
+    """Convert to nested lists of the shortest decimals that are the same float32."""
     array = np.asarray(array, np.float32)
     shortest = np.vectorize(lambda value: float(str(np.float32(value))), otypes=[float])
     return shortest(array).tolist()

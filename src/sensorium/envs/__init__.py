@@ -31,14 +31,14 @@ def make(
     Args:
         name: One of `WORLDS`, such as `"CartPoleSwingUpHarder"`.
         perturbation: Of its observations; None for nothing.
-        training: As agents are trained in it: see `Environment.for_training`.
+        training: The variant that agents are trained in: see `Environment.for_training`.
 
     Returns:
         The world, wrapped in `Perturbed` if there is a perturbation.
 
     Raises:
         UnknownNameError: There is no such world.
-        ConfigError: Training is asked for in a world that is no other for that.
+        ConfigError: Training is asked for in a world that has no variant for it.
     """
     if name not in WORLDS:
         raise did_you_mean("world", name, WORLDS)

@@ -39,7 +39,7 @@ StepResult = tuple[Sensed, PyTree, Scalar, Flag, Flag, dict[str, Any]]
 
 
 class World(abc.ABC):
-    """What every world says of itself, wherever it runs; what is not abstract has a default."""
+    """The facts about a world, wherever it runs; what is not abstract has a default."""
 
     perturbation: Perturbation = Identity()
     """What happens to observations and actions."""
@@ -87,7 +87,7 @@ class World(abc.ABC):
 
     @property
     def solved_return(self) -> float:
-        """A return from which on an episode counts as solved; infinity if nobody has set one."""
+        """A return from which on an episode counts as solved; infinity if none is set."""
         return math.inf
 
     @property
@@ -172,25 +172,25 @@ class Environment(World):
 
     @abc.abstractmethod
     def observe(self, state: PyTree) -> Sensed:
-        """What the sensors read in `state`, before any perturbation."""
+        """Return what the sensors read in `state`, before any perturbation."""
 
     def sensor_of_channel(self, state: PyTree) -> Int[Array, " N"]:
-        """Which sensor each channel of the observation of `state` carries, -1 for noise."""
+        """Return the sensor that each channel of the observation of `state` carries, -1 for noise."""
         del state
         return jnp.arange(self.num_sensors)
 
     def draw(self, state: PyTree) -> UInt8[np.ndarray, "height width 3"] | None:
-        """An image of `state` to look at, RGB; None, as here, if the world does not draw itself."""
+        """Draw an RGB image of `state`; None, as here, if the world does not draw itself."""
         del state
         return None
 
     def pose(self, state: PyTree) -> Float[Array, " numbers"]:
-        """Where the body is, in numbers that `drawing` understands; none by default."""
+        """Return where the body is, in numbers that `drawing` understands; none by default."""
         del state
         return jnp.zeros(0)
 
     def scenery(self, state: PyTree) -> Float[np.ndarray, "points 2"]:
-        """What stays in its place during an episode: points (m) of a road; none by default."""
+        """Return what stays in its place during an episode: points (m) of a road; none by default."""
         del state
         return np.zeros((0, 2), np.float32)
 
@@ -220,7 +220,7 @@ class Environment(World):
         return changing
 
     def critic_features(self, state: PyTree) -> Float[Array, " F"]:
-        """The true state for critics and experts: unperturbed, in fixed order, of size about 1.
+        """Return the true state for critics and experts: unperturbed, in fixed order, of size about 1.
 
         By default the unperturbed readings; none, of size 0, where images are shown.
         """
@@ -228,15 +228,15 @@ class Environment(World):
 
     @property
     def unperturbed(self) -> "Environment":
-        """The world without the perturbation."""
+        """Return the world without the perturbation."""
         return self
 
     def for_training(self) -> "Environment":
-        """The world that agents are trained in, where that is another one; ConfigError if it is not."""
+        """Return the variant that agents are trained in; ConfigError if there is none."""
         raise ConfigError(f"{self.id} has no reward of its own for training.")
 
     def advance(self, key: Key, state: PyTree, action: Action, params: Any = None) -> StepResult:
-        """One step with the time limit but without auto-reset; same results as `step`."""
+        """Take one step with the time limit but without auto-reset; same results as `step`."""
         params = self.default_params if params is None else params
         observation, state, reward, terminated, info = self.step_env(key, state, action, params)
         truncated = (self.time(state) >= self.max_steps) & ~terminated
@@ -244,7 +244,7 @@ class Environment(World):
 
     @staticmethod
     def time(state: PyTree) -> Array:
-        """Steps since the start of the episode."""
+        """Return the steps since the start of the episode."""
         return state.time
 
     @partial(jax.jit, static_argnames="self")

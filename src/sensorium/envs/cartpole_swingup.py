@@ -99,7 +99,7 @@ class CartPoleSwingUpHarder(Environment):
     1. Termination: the cart leaves the track, |position| > 2.4.
     2. Truncation: after 1,000 steps (10 s).
 
-    About a third of the starts are lost whatever one does: a cart at 10 m/s needs metres to stop.
+    About a third of the starts fail under any policy: a cart at 10 m/s needs metres to stop.
     """
 
     id = "CartPoleSwingUpHarder"
@@ -143,7 +143,7 @@ class CartPoleSwingUpHarder(Environment):
         return self.observe(state), state, reward(state, params), terminated, {}
 
     def observe(self, state: CartPoleState) -> Observation:
-        """The five sensors, along a new leading axis."""
+        """Return the five sensors, along a new leading axis."""
         return jnp.stack(
             [
                 state.position,
@@ -165,7 +165,7 @@ class CartPoleSwingUpHarder(Environment):
         )
 
     def pose(self, state: CartPoleState) -> Float[Array, "2"]:
-        """Position of the cart (m) and angle of the pole (rad)."""
+        """Return the position of the cart (m) and the angle of the pole (rad)."""
         return jnp.stack([state.position, state.angle])
 
     def push(self, state: CartPoleState, strength: float) -> CartPoleState:
@@ -173,12 +173,12 @@ class CartPoleSwingUpHarder(Environment):
         return state._replace(velocity=state.velocity + np.float32(_PUSH * strength))
 
     def critic_features(self, state: CartPoleState) -> Float[Array, "5"]:
-        """The five sensors, velocities divided by 10 and the position by 2.4."""
+        """Return the five sensors, velocities divided by 10 and the position by 2.4."""
         return self.observe(state) / jnp.array([2.4, 10.0, 1.0, 1.0, 10.0])
 
 
 def integrate(state: CartPoleState, action: Array, params: Any) -> CartPoleState:
-    """One Euler step; works elementwise on states of any shape."""
+    """Take one Euler step; works elementwise on states of any shape."""
     force = params.force * jnp.clip(action, -1.0, 1.0) - params.friction * state.velocity
     sine, cosine = jnp.sin(state.angle), jnp.cos(state.angle)
     swing = params.pole_moment * state.angular_velocity**2 * sine
@@ -199,6 +199,6 @@ def integrate(state: CartPoleState, action: Array, params: Any) -> CartPoleState
 
 
 def reward(state: CartPoleState, params: Any) -> Array:
-    """Between 0 and 1: pole up, cart in the middle."""
+    """Compute the reward, between 0 and 1: pole up, cart in the middle."""
     upright = (jnp.cos(state.angle) + 1) / 2
     return upright * jnp.cos(jnp.pi / 2 * state.position / params.track)

@@ -76,7 +76,7 @@ class Perturbed(Environment):
 
     @property
     def sensor_names(self) -> tuple[str, ...]:
-        """Channels have no fixed meaning any more."""
+        """Channels by their numbers, as they have no fixed meaning any more."""
         return tuple(f"channel {index}" for index in range(self.num_sensors))
 
     @property
@@ -105,7 +105,7 @@ class Perturbed(Environment):
         return self.world.default_params
 
     def draw(self, state: PerturbedState) -> UInt8[np.ndarray, "height width 3"] | None:
-        """The world, unperturbed."""
+        """Draw the world, unperturbed."""
         return self.world.draw(state.world)
 
     def reset_env(self, key: Key, params: Any) -> tuple[Sensed, PerturbedState]:
@@ -132,13 +132,13 @@ class Perturbed(Environment):
         return observation, state, reward, terminated, info
 
     def observe(self, state: PerturbedState) -> Sensed:
-        """Those of the world, unperturbed."""
+        """Return what the sensors of the world read, unperturbed."""
         return self.world.observe(state.world)
 
     def sensor_of_channel(self, state: PerturbedState) -> Int[Array, " N"]:
-        """Followed back through the perturbation."""
+        """Follow each channel back through the perturbation."""
         return self.perturbation.sensor_of_channel(state.perturbation, self.world.observation_spec)
 
     def critic_features(self, state: PerturbedState) -> Float[Array, " F"]:
-        """Those of the world: a critic sees through the perturbation."""
+        """Return those of the world: a critic receives the unperturbed state."""
         return self.world.critic_features(state.world)

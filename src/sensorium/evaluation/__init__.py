@@ -1,4 +1,4 @@
-"""From agents to numbers that can be trusted."""
+"""Scores of agents, with intervals; recovery after a shuffle; speed."""
 
 from sensorium.evaluation.evaluate import Scores as Scores
 from sensorium.evaluation.evaluate import as_shown as as_shown

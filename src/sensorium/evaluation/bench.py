@@ -1,4 +1,4 @@
-"""How many steps of the world a second a population takes, whole generations at a time."""
+"""Benchmark: world steps a second of a population, over whole generations."""
 
 import statistics
 import time
@@ -17,7 +17,7 @@ _WORLDS = {"cartpole": "CartPoleSwingUpHarder"}
 
 
 def bench(what: str, *, population: int, rollouts: int, rounds: int, json: str | None) -> float:
-    """Measure and print.
+    """Measure and print the world steps a second of a population.
 
     Args:
         what: A world, by its short name.

@@ -22,7 +22,7 @@ _EVALUATION = 0x5C0  # keeps these seeds apart from those of training and of cho
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """The returns of one agent under one perturbation, and what they amount to."""
+    """The returns of one agent under one perturbation, and their summary."""
 
     agent: str
     env: str
@@ -35,7 +35,7 @@ class Scores:
     env_steps_per_second: float
 
     def to_json(self) -> dict[str, Any]:
-        """One flat dictionary, as `--json` prints it."""
+        """Return one flat dictionary, as `--json` prints it."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         summary = dataclasses.asdict(fields.pop("summary"))
         returns = [significant(value) for value in fields.pop("returns").tolist()]
@@ -44,7 +44,7 @@ class Scores:
 
     @classmethod
     def from_json(cls, written: dict[str, Any]) -> "Scores":
-        """What `to_json` gave, its returns as it rounded them."""
+        """Restore what `to_json` gave, its returns as it rounded them."""
         summary = {field.name: written[field.name] for field in dataclasses.fields(Summary)}
         summary |= {name: tuple(summary[name]) for name in ("ci95", "iqm_ci95")}
         of_scores = {f.name: written[f.name] for f in dataclasses.fields(cls) if f.name in written}
@@ -53,7 +53,7 @@ class Scores:
 
 
 def evaluation_keys(seed: Seed, episodes: int) -> Keys:
-    """Keys of the episodes of an evaluation; never those of a training run.
+    """Make the keys of the episodes of an evaluation; never those of a training run.
 
     Episode `i` of a seed is the same start whatever the number of episodes and the perturbation, so that
     scores can be compared in pairs.
@@ -67,7 +67,7 @@ def evaluation_keys(seed: Seed, episodes: int) -> Keys:
 
 
 def as_shown(policy: Policy, perturbation: Perturbation) -> Perturbation:
-    """`perturbation` after what an agent of images is never shown has been hidden."""
+    """Put `HideRows` before `perturbation`, for an agent of images that is not shown the lowest rows."""
     return (
         compose(HideRows(policy.hidden_rows), perturbation) if policy.hidden_rows else perturbation
     )
@@ -83,7 +83,7 @@ def evaluate(
     name: str = "",
     engine: EngineConfig | None = None,
 ) -> Scores:
-    """Score an agent.
+    """Score an agent over the episodes of a seed.
 
     Args:
         policy: The agent.
@@ -92,7 +92,7 @@ def evaluate(
         episodes: How many, each from a start of its own.
         seed: Any whole number from 0 on; decides the starts and all noise.
         name: What to call the agent in tables.
-        engine: Which machinery runs the episodes; by default whatever the world needs.
+        engine: Which engine runs the episodes; by default the one that the world needs.
 
     Returns:
         The scores with all returns.
@@ -132,7 +132,7 @@ def evaluate(
 
 
 def check_returns(returns: Float[np.ndarray, " episodes"], agent: str, env: str) -> None:
-    """WorldError if a return is NaN or infinite."""
+    """Raise WorldError if a return is NaN or infinite."""
     wrong = ~np.isfinite(returns)
     if wrong.any():
         episode = int(wrong.argmax())

@@ -1,7 +1,7 @@
 """What a shuffle in mid-episode costs, step by step.
 
 Sensors are put in a new order at one step while every place keeps its memory. Compared with the same
-episode left alone, the code is wrong at first and recovers as the LSTMs find out what they now receive.
+episode left alone, the code is wrong at first and recovers as the LSTMs adapt to their new inputs.
 """
 
 import dataclasses
@@ -35,11 +35,11 @@ class ShuffleOnce(Perturbation):
     at: int
 
     def output_spec(self, spec: ObservationSpec) -> int:
-        """All of them."""
+        """Return the number of sensors, unchanged."""
         return check_scalars(self, spec)
 
     def init(self, key: Key, spec: ObservationSpec) -> _Waiting:
-        """The order to come; never the natural one, which would be no shuffle."""
+        """Draw the order to come; never the natural one, which would be no shuffle."""
         num_sensors = check_scalars(self, spec)
         key_shift, key_order = jax.random.split(key)
         shift = jax.random.randint(key_shift, (), 1, num_sensors)
@@ -56,7 +56,7 @@ class ShuffleOnce(Perturbation):
         return observation[order], state._replace(age=state.age + 1)
 
     def sensor_of_channel(self, state: _Waiting, spec: ObservationSpec) -> Order:
-        """The natural order, then the new one; the step that was just shown counts."""
+        """Return the natural order, then the new one; the step that was just shown counts."""
         return jnp.where(state.age > self.at, state.order, jnp.arange(check_scalars(self, spec)))
 
     def __str__(self) -> str:
@@ -85,7 +85,7 @@ def recovery_curve(policy: Policy, world: Environment, keys: Keys, at: int = 500
 
     Returns:
         Curves over all steps, of the episodes whose mean reward over the 50 steps before the shuffle is at
-        least that of a solved episode: those that are lost from the start would only blur them.
+        least that of a solved episode: those that fail from the start would only blur them.
 
     Raises:
         ConfigError: `at` is outside of an episode, or in no episode was the agent doing well.
@@ -117,7 +117,7 @@ def recovery_curve(policy: Policy, world: Environment, keys: Keys, at: int = 500
 
 @eqx.filter_jit
 def _code_distances(policy: Policy, world: Environment, keys: Keys, at: int) -> Float[Array, "R T"]:
-    """Squared distance of codes on the same readings, memories left behind or moved along."""
+    """Compute the squared distance of codes on the same readings, memories left behind or moved along."""
 
     def one(key: Key) -> Float[Array, " T"]:
         key_reset, key_steps = jax.random.split(key)

@@ -40,8 +40,8 @@ def score(
         episodes: How many for each row.
         seed: Decides the starts and all noise.
         json: A file; `-` for standard output, which then gets nothing else.
-        paper: What a paper says, by the name of the perturbation.
-        engine: Which machinery runs the episodes; by default whatever the world needs.
+        paper: The paper's scores, by the name of the perturbation.
+        engine: Which engine runs the episodes; by default the one that the world needs.
 
     Returns:
         The scores.
@@ -62,7 +62,7 @@ def watched(
     seed: int,
     engine: EngineConfig | None = None,
 ) -> Scores:
-    """What `evaluate` gives; until then a line on a terminal says which score is under way."""
+    """Evaluate; until that is done, a line on a terminal names the score that is under way."""
     line = escape(f"{name}, {senses}: {episodes:,} episodes")
     with Console(stderr=True).status(line, refresh_per_second=2):
         return evaluate(policy, env, senses, episodes=episodes, seed=seed, name=name, engine=engine)
@@ -73,18 +73,18 @@ def score_table(
     paper: Mapping[str, object] | None = None,
     baseline: Scores | None = None,
 ) -> Table:
-    """A row for each perturbation of one agent.
+    """Make a table with a row for each perturbation of one agent.
 
     Args:
         rows: Scores of the agent.
-        paper: What a paper says, by the name of the perturbation; gets a column where it says anything.
+        paper: The paper's scores, by the name of the perturbation; a column of their own if there are any.
         baseline: Scores over the same starts; adds the mean paired difference from them.
 
     Returns:
         A table that fits 80 columns.
     """
     table = Table(title=f"{rows[0].agent} on {rows[0].env}, {rows[0].episodes} episodes")
-    table.add_column("senses")
+    table.add_column("perturbation")
     for column in ("mean ± sd", "95% interval", "IQM", "solved"):
         table.add_column(column, justify="right")
     if baseline:
@@ -111,7 +111,7 @@ def score_table(
 
 
 def console_for(json: str | None) -> Console:
-    """Where tables go: standard error if standard output is taken by JSON."""
+    """Return where tables go: standard error if standard output is taken by JSON."""
     return Console(stderr=json == "-")
 
 

@@ -15,7 +15,7 @@ Interval = tuple[float, float]
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What a table says of a set of returns."""
+    """Summary statistics of a set of returns."""
 
     mean: float
     """Mean return."""
@@ -36,7 +36,7 @@ def summarise(returns: Float[np.ndarray, " episodes"], solved_return: float) -> 
 
     Args:
         returns: One number for each episode.
-        solved_return: From which return on an episode is solved; infinite if the world does not say.
+        solved_return: From which return on an episode is solved; infinite if the world has none.
 
     Raises:
         ConfigError: There are no returns.
@@ -58,14 +58,14 @@ def summarise(returns: Float[np.ndarray, " episodes"], solved_return: float) -> 
 
 
 def interquartile_mean(returns: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Mean without the lowest and the highest quarter."""
+    """Compute the mean without the lowest and the highest quarter."""
     return np.asarray(stats.trim_mean(returns, 0.25, axis=axis))
 
 
 def bootstrap_interval(
     returns: Float[np.ndarray, " episodes"], statistic: Callable[..., np.ndarray]
 ) -> Interval:
-    """95% percentile bootstrap interval of `statistic(returns, axis)`."""
+    """Compute the 95% percentile bootstrap interval of `statistic(returns, axis)`."""
     if np.ptp(returns) == 0:  # one episode, or all alike: nothing to resample
         value = float(statistic(returns, axis=-1))
         return value, value
@@ -79,6 +79,6 @@ def bootstrap_interval(
 def paired_difference(
     after: Float[np.ndarray, " episodes"], before: Float[np.ndarray, " episodes"]
 ) -> tuple[float, Interval]:
-    """Mean of `after - before` over the same seeds, and its bootstrap interval."""
+    """Compute the mean of `after - before` over the same seeds, and its bootstrap interval."""
     difference = np.asarray(after, np.float64) - np.asarray(before, np.float64)
     return float(difference.mean()), bootstrap_interval(difference, np.mean)

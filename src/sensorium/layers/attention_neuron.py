@@ -1,7 +1,7 @@
 """AttentionNeuron for scalar sensors (AN section 3.2, eq. 1 and 2).
 
 Each sensor feeds its reading and the previous action to a small LSTM of its own, all with the same
-weights; attention with fixed queries pools what they say into a code of fixed length M:
+weights; attention with fixed queries and keys from these LSTMs pools the readings into a code of length M:
 
     K = LSTM([oᵢ, a]) W_k,    Q = table W_q,    m = tanh(tanh(Q Kᵀ / √D) o)
 
@@ -44,7 +44,7 @@ class Pooled(NamedTuple):
 
 
 def attend(queries: Float[Array, "D M"], keys: Float[Array, "D N"], scale: bool) -> Attention:
-    """Attention weights `tanh(Q Kᵀ)`, divided by √D inside the tanh if `scale` (AN eq. 2)."""
+    """Compute attention weights `tanh(Q Kᵀ)`, divided by √D inside the tanh if `scale` (AN eq. 2)."""
     scores = queries.T @ keys
     return jnp.tanh(scores / keys.shape[0] ** 0.5 if scale else scores)
 
@@ -54,7 +54,7 @@ class AttentionNeuron(eqx.Module):
 
     **Guarantee**: reordering the sensors together with their memory leaves the code unchanged up to
     rounding. Reordering the readings but not the memory does not; the code then recovers as the
-    LSTMs find out what they now receive.
+    LSTMs adapt to what they now receive.
     """
 
     lstm: SensorLSTM
@@ -127,22 +127,22 @@ class AttentionNeuron(eqx.Module):
         self.block_size = block_size
 
     def initial_memory(self, num_sensors: int) -> SensorMemory:
-        """Blank memory for `num_sensors` sensors."""
+        """Make blank memory for `num_sensors` sensors."""
         return self.lstm.initial_memory(num_sensors)
 
     def queries(self) -> Float[Array, "D M"]:
-        """The M queries: W_q times the positional table."""
+        """Compute the M queries: W_q times the positional table."""
         table = positional_table(self.num_queries, self.query_weight.shape[1])
         queries = self.query_weight @ table.T  # AN eq. 2
         return queries if self.query_bias is None else queries + self.query_bias[:, None]
 
     def keys(self, hidden: Float[Array, "H N"]) -> Float[Array, "D N"]:
-        """The keys before any nonlinear map: W_k times what the LSTMs say."""
+        """Compute the keys before any nonlinear map: W_k times the LSTM outputs."""
         keys = self.key_weight @ hidden  # AN eq. 2
         return keys if self.key_bias is None else keys + self.key_bias[:, None]
 
     def attention(self, hidden: Float[Array, "H N"]) -> Attention:
-        """Attention weights of every query to every sensor."""
+        """Compute the attention weights of every query to every sensor."""
         queries = self.queries()
         if self.nonlinear_keys is not None:
             keys = self.nonlinear_keys(queries, self.keys(hidden))
@@ -161,7 +161,7 @@ class AttentionNeuron(eqx.Module):
         memory: SensorMemory,
         code_scale: float = 1.0,
     ) -> Pooled:
-        """One step of the layer.
+        """Take one step of the layer.
 
         Args:
             observation: Readings of N sensors in any order.
@@ -184,7 +184,7 @@ class AttentionNeuron(eqx.Module):
         memory: SensorMemory,
         code_scale: float = 1.0,
     ) -> tuple[Code, SensorMemory]:
-        """The same step without the attention matrix, in blocks of `block_size` sensors.
+        """Take the same step without the attention matrix, in blocks of `block_size` sensors.
 
         Time is linear in N; beyond inputs and memories, only one block at a time is held.
 

@@ -40,7 +40,7 @@ class Convolution(eqx.Module):
 
 
 def _convolve(image: Array, weight: Array, stride: int) -> Array:
-    """As XLA does it."""
+    """Convolve as XLA does it."""
     convolved = jax.lax.conv_general_dilated(
         image[None],
         weight,
@@ -52,7 +52,7 @@ def _convolve(image: Array, weight: Array, stride: int) -> Array:
 
 
 def _as_product(image: Array, weight: Array, stride: int) -> Array:
-    """The same as a product of matrices: a window is some blocks of `stride` pixels each way."""
+    """Convolve by a product of matrices: a window is some blocks of `stride` pixels each way."""
     outputs, inputs, size, _ = weight.shape
     blocks = size // stride
     rows, columns = ((length - size) // stride + 1 for length in image.shape[:2])

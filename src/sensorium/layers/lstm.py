@@ -15,7 +15,7 @@ from sensorium.types import Key
 
 
 class Memory(NamedTuple):
-    """What an LSTM remembers."""
+    """The recurrent state of an LSTM."""
 
     hidden: Float[Array, " H"]
     cell: Float[Array, " H"]
@@ -40,14 +40,14 @@ class LSTMWeights(eqx.Module):
 
     @property
     def hidden_size(self) -> int:
-        """H, the width of what is remembered and said."""
+        """H, the width of the recurrent state."""
         return self.weight_hh.shape[1]
 
 
 def advance(
     gates: Float[Array, "gates ..."], cell: Float[Array, "H ..."]
 ) -> tuple[Float[Array, "H ..."], Float[Array, "H ..."]]:
-    """What an LSTM says and remembers after a step, from the sums that enter its gates."""
+    """Compute the output and the cell of an LSTM after a step, from the sums that enter its gates."""
     input_gate, forget_gate, candidate, output_gate = jnp.split(gates, 4)
     cell = jax.nn.sigmoid(forget_gate) * cell + jax.nn.sigmoid(input_gate) * jnp.tanh(candidate)
     return jax.nn.sigmoid(output_gate) * jnp.tanh(cell), cell
@@ -61,12 +61,12 @@ class LSTM(LSTMWeights):
         super().__init__(num_inputs, hidden_size, key=key)
 
     def initial_memory(self) -> Memory:
-        """Blank memory."""
+        """Make blank memory."""
         blank = jnp.zeros(self.hidden_size, self.weight_hh.dtype)
         return Memory(blank, blank)
 
     def __call__(self, inputs: Float[Array, " inputs"], memory: Memory) -> Memory:
-        """One step; `hidden` of the new memory is the output."""
+        """Take one step; `hidden` of the new memory is the output."""
         gates = (
             self.weight_ih @ inputs + self.bias_ih + self.weight_hh @ memory.hidden + self.bias_hh
         )

@@ -24,10 +24,10 @@ from sensorium.types import Key
 
 
 def nonlinear_map(keys: Float[Array, "..."], summary: Float[Array, "..."]) -> Float[Array, "..."]:
-    """`K² + 2K + q |1 + K|`, elementwise.
+    """Compute `K² + 2K + q |1 + K|`, elementwise.
 
     Args:
-        keys: What the sensors offer, of any shape.
+        keys: The keys of the sensors, of any shape.
         summary: `q`, of a shape that broadcasts to that of the keys.
 
     Returns:
@@ -103,7 +103,7 @@ class KeyMap(enum.StrEnum):
     """Nonlinear attention with one summary for all sensors: any number, any order."""
 
     def draw(self, num_queries: int, num_sensors: int, key: Key) -> NonlinearKeys | None:
-        """A map with random weights, or None for the plain layer."""
+        """Draw a map with random weights; None for the plain layer."""
         match self:
             case KeyMap.NLA_PUBLISHED:
                 return PublishedNonlinearKeys(num_queries, num_sensors, key=key)

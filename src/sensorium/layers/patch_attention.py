@@ -64,7 +64,7 @@ class PatchAttention(eqx.Module):
         self.patch_size, self.stride, self.scale = patch_size, stride, scale
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of patches in an image.
+        """Count rows and columns of patches in an image.
 
         Raises:
             ConfigError: The image is smaller than a patch.
@@ -77,12 +77,12 @@ class PatchAttention(eqx.Module):
         return rows, columns
 
     def centres(self, height: int, width: int) -> Int[np.ndarray, "patches 2"]:
-        """Row and column of the middle pixel of each patch, row by row."""
+        """Compute row and column of the middle pixel of each patch, row by row."""
         places = np.indices(self.grid(height, width), np.int32).reshape(2, -1).T * self.stride
         return places + self.patch_size // 2
 
     def __call__(self, image: Image) -> Float[Array, " patches"]:
-        """Importance of each patch, row by row; their sum is the number of patches.
+        """Compute the importance of each patch, row by row; their sum is the number of patches.
 
         Args:
             image: Bytes, or numbers from 0 to 255.
@@ -97,7 +97,7 @@ class PatchAttention(eqx.Module):
     def _project(
         self, image: Float[Array, "H W C"], weights: Float[Array, "D pixels"]
     ) -> Float[Array, "patches D"]:
-        """The product of all patches with `weights`."""
+        """Compute the product of all patches with `weights`."""
         height, width, channels = image.shape
         rows, columns = self.grid(height, width)
         stride = self.stride
@@ -127,7 +127,7 @@ class PatchAttention(eqx.Module):
 def patch_importance(
     queries: Float[Array, "patches D"], keys: Float[Array, "patches D"]
 ) -> Float[Array, " patches"]:
-    """Column sums of the softmax over each row of `queries @ keys.T`, a block of rows at a time."""
+    """Sum the columns of the softmax over each row of `queries @ keys.T`, a block of rows at a time."""
 
     def ask(block: Float[Array, "D rows"]) -> tuple[Array, tuple[()]]:
         weights, total = _softmax(block, keys)
@@ -139,7 +139,7 @@ def patch_importance(
 def _softmax(
     block: Float[Array, "D rows"], keys: Float[Array, "patches D"]
 ) -> tuple[Float[Array, "patches rows"], Float[Array, " rows"]]:
-    """Rows of the softmax, each down a column, and what they are to be divided by.
+    """Compute rows of the softmax, each down a column, and what they are to be divided by.
 
     Down a column, as a CPU takes the largest of many rows side by side faster than along one.
     """
@@ -153,7 +153,7 @@ def _importance_forth(queries: Array, keys: Array) -> tuple[Array, tuple[Array, 
 
 
 def _importance_back(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
-    """The rows once more; again no whole matrix is held."""
+    """Backpropagate through the rows, computed once more; again no whole matrix is held."""
     queries, keys = kept
 
     def answer(block: Float[Array, "D rows"]) -> tuple[Array, Array]:

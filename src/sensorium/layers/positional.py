@@ -5,7 +5,7 @@ from jaxtyping import Float
 
 
 def positional_table(num_rows: int, num_columns: int) -> Float[np.ndarray, "rows columns"]:
-    """Sine in even columns, cosine in odd ones, of `row / 10000 ** (2 * (column // 2) / columns)`.
+    """Compute sine in even columns, cosine in odd ones, of `row / 10000 ** (2 * (column // 2) / columns)`.
 
     Args:
         num_rows: One row a query.

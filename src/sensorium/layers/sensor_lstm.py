@@ -14,13 +14,13 @@ from sensorium.types import Action, Key, Observation, Order
 
 
 class SensorMemory(NamedTuple):
-    """What each of the N sensors remembers."""
+    """The recurrent state of each of the N sensors."""
 
     hidden: Float[Array, "H N"]
     cell: Float[Array, "H N"]
 
     def reordered(self, order: Order) -> "SensorMemory":
-        """The memory after its sensors moved: place `i` now holds what `order[i]` held."""
+        """Return the memory after its sensors moved: place `i` now holds what `order[i]` held."""
         return SensorMemory(self.hidden[:, order], self.cell[:, order])
 
 
@@ -32,7 +32,7 @@ class SensorLSTM(LSTMWeights):
         super().__init__(1 + num_actions, hidden_size, key=key)
 
     def initial_memory(self, num_sensors: int) -> SensorMemory:
-        """Blank memory for `num_sensors` sensors."""
+        """Make blank memory for `num_sensors` sensors."""
         blank = jnp.zeros((self.hidden_size, num_sensors), self.weight_hh.dtype)
         return SensorMemory(hidden=blank, cell=blank)
 
@@ -47,7 +47,7 @@ class SensorLSTM(LSTMWeights):
             memory: State of the sensors before this step.
 
         Returns:
-            The state after it; `hidden` is what the sensors say.
+            The state after it; `hidden` is the output of the LSTMs.
         """
         weight_reading, weight_action = self.weight_ih[:, 0], self.weight_ih[:, 1:]
         gates = (

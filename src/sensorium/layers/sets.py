@@ -29,7 +29,7 @@ def _linear(key: Key, num_outputs: int, num_inputs: int) -> Float[Array, "output
 
 
 class DeepSets(eqx.Module):
-    """Sum of what a small network says of each sensor, then one layer."""
+    """Sum of the outputs of a small network for each sensor, then one layer."""
 
     lstm: SensorLSTM
     sensor_weight: Float[Array, "D features"]
@@ -55,7 +55,7 @@ class DeepSets(eqx.Module):
         self.code_bias = jnp.zeros(code_size)
 
     def initial_memory(self, num_sensors: int) -> SensorMemory:
-        """Blank memory for `num_sensors` sensors."""
+        """Make blank memory for `num_sensors` sensors."""
         return self.lstm.initial_memory(num_sensors)
 
     def __call__(
@@ -65,7 +65,7 @@ class DeepSets(eqx.Module):
         memory: SensorMemory,
         code_scale: float = 1.0,
     ) -> Pooled:
-        """One step; as `AttentionNeuron.__call__`, with equal attention to every sensor."""
+        """Take one step, as `AttentionNeuron.__call__`, with equal attention to every sensor."""
         memory = self.lstm(observation, previous_action, memory)
         features = _features(memory.hidden, observation)
         messages = jnp.tanh(self.sensor_weight @ features + self.sensor_bias[:, None])
@@ -116,7 +116,7 @@ class SetTransformer(eqx.Module):
         self.num_heads = num_heads
 
     def initial_memory(self, num_sensors: int) -> SensorMemory:
-        """Blank memory for `num_sensors` sensors."""
+        """Make blank memory for `num_sensors` sensors."""
         return self.lstm.initial_memory(num_sensors)
 
     def __call__(
@@ -126,7 +126,7 @@ class SetTransformer(eqx.Module):
         memory: SensorMemory,
         code_scale: float = 1.0,
     ) -> Pooled:
-        """One step; attention has one row for each seed and head.
+        """Take one step; attention has one row for each seed and head.
 
         `code_scale` has no effect: a softmax does not grow with the number of sensors.
         """

@@ -1,8 +1,8 @@
 """The most important places, and how they would move if importance changed.
 
-Which places win is a matter of sorting, whose gradient is zero. Going back, this uses that of SoftSort
-(Prillo & Eisenschlos 2020, eq. 4) in its place: the i-th best is a mean over all places, weighted by how near
-their importance comes to the i-th highest. Going forward, the winners are exact.
+The choice of places is a sort, whose gradient is zero. The backward pass uses that of SoftSort instead
+(Prillo & Eisenschlos 2020, eq. 4): the i-th best is a mean over all places, weighted by how near their
+importance comes to the i-th highest. The forward pass is exact.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ _TEMPERATURE = 0.5  # of the softmax over differences of log importance
 def top_places(
     importance: Float[Array, " patches"], places: Float[Array, "patches 2"], count: int
 ) -> Float[Array, "count 2"]:
-    """The most important places, the best first.
+    """Find the most important places, the best first.
 
     Args:
         importance: Positive numbers.

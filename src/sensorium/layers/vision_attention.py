@@ -1,6 +1,6 @@
-"""AttentionNeuron for images (AN sections 3.2 and 4): every patch is a sensor that does not know its place.
+"""AttentionNeuron for images (AN sections 3.2 and 4): every patch is a sensor without a place.
 
-A patch asks for attention by what moved in it, and gives what it looks like:
+The keys of a patch come from the changes of its pixels, its values from the pixels themselves:
 
     K = [differences of consecutive frames, a] W_k,    V = LayerNorm(frames) W_v,    Q = table W_q
     m = LayerNorm(relu(softmax(Q Kᵀ / √D) V))
@@ -57,11 +57,11 @@ class VisionAttentionNeuron(eqx.Module):
             num_actions: A, the length of the previous action, which every patch receives.
             num_queries: M, rows of the code.
             patch_size: Pixels each way; patches lie side by side.
-            num_frames: F, how many frames a patch remembers.
+            num_frames: F, how many frames are stacked.
             message_size: D, width of queries, keys and values.
             position_size: Width of the positional table.
             motion_scale: What keys multiply the differences of frames by. With 1, as published, they are so
-                small that a layer with random weights answers all patches alike, and learns slowly.
+                small that a layer with random weights attends to all patches alike, and learns slowly.
             nonlinear_keys: A nonlinear map of the keys (NLA), or None for the plain layer.
             key: Random key.
 
@@ -69,7 +69,7 @@ class VisionAttentionNeuron(eqx.Module):
             ConfigError: A size is less than 1, or there are fewer than two frames.
         """
         if min(num_queries, patch_size, message_size, position_size) < 1 or num_frames < 2:
-            raise ConfigError("Patches need sizes of at least 1, and two frames to see what moves.")
+            raise ConfigError("Patches need sizes of at least 1, and two frames to compare.")
         key_query, key_key, key_value = jax.random.split(key, 3)
         pixels = patch_size**2
         self.query = Linear(position_size, message_size, key=key_query)
@@ -82,7 +82,7 @@ class VisionAttentionNeuron(eqx.Module):
     def __call__(
         self, frames: Float[Array, "F H W"], previous_action: Action
     ) -> tuple[Float[Array, "M D"], Float[Array, "M patches"]]:
-        """The code, and how much each query listens to each patch.
+        """Compute the code, and how much each query attends to each patch.
 
         Args:
             frames: Grey, from 0 to 1, the newest last.
@@ -108,7 +108,7 @@ class VisionAttentionNeuron(eqx.Module):
 
 
 def grid(height: int, width: int, patch_size: int) -> tuple[int, int]:
-    """Rows and columns of patches; ConfigError if patches do not divide the image."""
+    """Count rows and columns of patches; ConfigError if patches do not divide the image."""
     if patch_size < 1 or height % patch_size or width % patch_size or not min(height, width):
         common = math.gcd(height, width)
         dividing = [size for size in range(1, common + 1) if common % size == 0]
@@ -121,6 +121,6 @@ def grid(height: int, width: int, patch_size: int) -> tuple[int, int]:
 
 
 def layer_norm(values: Float[Array, "*rows D"]) -> Float[Array, "*rows D"]:
-    """Mean 0 and variance 1 along the last axis; 1e-5 is added to the variance."""
+    """Normalise to mean 0 and variance 1 along the last axis; 1e-5 is added to the variance."""
     centred = values - jnp.mean(values, -1, keepdims=True)
     return centred / jnp.sqrt(jnp.mean(centred**2, -1, keepdims=True) + 1e-5)

@@ -27,8 +27,8 @@ def frames_of(source: str, height: int, width: int) -> Frames:
 
     Args:
         source: A name of `SCENES`, or a path.
-        height: Of what it is resized to, in pixels.
-        width: The same.
+        height: Of the resized frames, in pixels.
+        width: Of the resized frames, in pixels.
 
     Raises:
         UnknownNameError: It is neither a scene nor something that exists.
@@ -40,7 +40,7 @@ def frames_of(source: str, height: int, width: int) -> Frames:
 
 
 def each_background(source: str) -> dict[str, str]:
-    """Backgrounds to try one after the other, by name: each scene (`scenes`), or each file of a folder.
+    """List backgrounds to try in turn, by name: each scene (`scenes`), or each file of a folder.
 
     Raises:
         ConfigError: It is neither, or there are no images and videos in the folder.
@@ -57,7 +57,7 @@ def each_background(source: str) -> dict[str, str]:
 
 
 def is_video(source: str) -> bool:
-    """Whether frames of `source` follow one another; those of a folder are images to choose from."""
+    """Check whether frames of `source` follow one another; those of a folder are images to choose from."""
     return Path(source).suffix.lower() in _VIDEOS
 
 
@@ -111,7 +111,7 @@ def _read_image(path: Path, height: int, width: int) -> UInt8[np.ndarray, "heigh
 
 
 def _read_video(path: Path, height: int, width: int) -> Frames:
-    """The first frames, resized, by ffmpeg itself: readers around it leave pipes open when it fails."""
+    """Read the first frames, resized, by ffmpeg itself: readers around it leave pipes open when it fails."""
     try:
         import imageio_ffmpeg
     except ImportError as error:
@@ -130,7 +130,7 @@ def _read_video(path: Path, height: int, width: int) -> Frames:
 
 
 def _hills(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
-    """Ranges of hills, paler the farther away, under a sky."""
+    """Draw ranges of hills, paler the farther away, under a sky."""
     y, x = _grid(height, width)
     image = _blend((96, 150, 214), (240, 222, 196), y)
     for number in range(5):
@@ -143,14 +143,14 @@ def _hills(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
 
 
 def _waves(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
-    """Bent stripes of blue and white."""
+    """Draw bent stripes of blue and white."""
     y, x = _grid(height, width)
     phase = 30 * y + 3 * np.sin(9 * x) + 2 * np.sin(4 * x + 7 * y)
     return _bytes(_blend((22, 60, 128), (236, 240, 232), 0.5 + 0.5 * np.sin(phase)))
 
 
 def _mosaic(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
-    """Many small pieces in all colours."""
+    """Draw many small pieces in all colours."""
     random = np.random.default_rng(0)
     centres, colours = random.uniform(size=(160, 2)), random.uniform(20, 250, size=(160, 3))
     y, x = _grid(height, width)
@@ -159,7 +159,7 @@ def _mosaic(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
 
 
 def _crossroads(height: int, width: int) -> UInt8[np.ndarray, "height width 3"]:
-    """Bands of the grey of a road on earth of many shades."""
+    """Draw bands of the grey of a road on earth of many shades."""
     random = np.random.default_rng(1)
     y, x = _grid(height, width)
     earth = _blend((120, 92, 60), (190, 168, 110), 0.5 + 0.5 * np.sin(21 * x + 13 * y))
@@ -179,7 +179,7 @@ SCENES: dict[str, Callable[[int, int], UInt8[np.ndarray, "height width 3"]]] = {
 
 
 def _grid(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of each pixel, from 0 to 1."""
+    """Compute row and column of each pixel, from 0 to 1."""
     y, x = np.meshgrid(
         (np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width, indexing="ij"
     )

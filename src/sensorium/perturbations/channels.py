@@ -17,7 +17,7 @@ class Duplicate(Perturbation):
     """Every sensor `copies` times.
 
     A policy that sums over its sensors then receives everything that often, so the paper scales the sum by
-    0.5 for two copies (AN section 4.1); `code_scale` says so, and evaluation applies it.
+    0.5 for two copies (AN section 4.1); `code_scale` is that factor, and evaluation applies it.
     """
 
     copies: int = 2
@@ -31,11 +31,11 @@ class Duplicate(Perturbation):
         return 1.0 / self.copies
 
     def output_spec(self, spec: ObservationSpec) -> int:
-        """That many times as many."""
+        """Return `copies` times the number of sensors."""
         return check_scalars(self, spec) * self.copies
 
     def init(self, key: Key, spec: ObservationSpec) -> PyTree:
-        """No state."""
+        """Return no state."""
         del key, spec
         return ()
 
@@ -45,7 +45,7 @@ class Duplicate(Perturbation):
         return jnp.tile(observation, self.copies), state
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
-        """All sensors, again and again."""
+        """Return all sensors, once for each copy."""
         del state
         return jnp.tile(jnp.arange(check_scalars(self, spec)), self.copies)
 
@@ -71,11 +71,11 @@ class NoiseChannels(Perturbation):
             )
 
     def output_spec(self, spec: ObservationSpec) -> int:
-        """`count` more."""
+        """Return the number of sensors and `count` more."""
         return check_scalars(self, spec) + self.count
 
     def init(self, key: Key, spec: ObservationSpec) -> PyTree:
-        """No state."""
+        """Return no state."""
         del key, spec
         return ()
 
@@ -85,7 +85,7 @@ class NoiseChannels(Perturbation):
         return jnp.concatenate([observation, noise]), state
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
-        """All sensors, then noise."""
+        """Return all sensors, then -1 for noise."""
         del state
         return jnp.concatenate([jnp.arange(check_scalars(self, spec)), jnp.full(self.count, -1)])
 
@@ -96,7 +96,7 @@ class NoiseChannels(Perturbation):
 
 @dataclasses.dataclass(frozen=True)
 class Drop(Perturbation):
-    """`count` sensors are missing, others each episode; the rest keep their order."""
+    """`count` sensors, drawn for each episode, are missing; the rest keep their order."""
 
     count: int = 1
 
@@ -104,7 +104,7 @@ class Drop(Perturbation):
         check_counts(0, "Drop", count=self.count)
 
     def output_spec(self, spec: ObservationSpec) -> int:
-        """`count` fewer; raises ConfigError if none would be left."""
+        """Return `count` fewer; raise ConfigError if none would be left."""
         num_sensors = check_scalars(self, spec)
         if self.count >= num_sensors:
             raise ConfigError(
@@ -114,21 +114,21 @@ class Drop(Perturbation):
         return num_sensors - self.count
 
     def init(self, key: Key, spec: ObservationSpec) -> Int[Array, " kept"]:
-        """The sensors that are left."""
+        """Draw the sensors that are left."""
         kept = self.output_spec(spec)
         return jnp.sort(jax.random.permutation(key, check_scalars(self, spec))[:kept])
 
     def apply(
         self, key: Key, state: Int[Array, " kept"], observation: Observation
     ) -> tuple[Array, Int[Array, " kept"]]:
-        """Keep those."""
+        """Keep the sensors that are left."""
         del key
         return observation[state], state
 
     def sensor_of_channel(
         self, state: Int[Array, " kept"], spec: ObservationSpec
     ) -> Int[Array, " kept"]:
-        """Those that are left."""
+        """Return the sensors that are left."""
         del spec
         return state
 
@@ -138,7 +138,7 @@ class Drop(Perturbation):
 
 @dataclasses.dataclass(frozen=True)
 class Silence(Perturbation):
-    """`count` sensors read zero, others each episode: as `Drop` for agents that need all their inputs."""
+    """`count` sensors, drawn for each episode, read zero: as `Drop` for agents that need all their inputs."""
 
     count: int = 1
 
@@ -146,7 +146,7 @@ class Silence(Perturbation):
         check_counts(0, "Silence", count=self.count)
 
     def output_spec(self, spec: ObservationSpec) -> int:
-        """All of them; raises ConfigError if all would be silent."""
+        """Return the number of all sensors; raise ConfigError if all would be silent."""
         num_sensors = check_scalars(self, spec)
         if self.count >= num_sensors:
             raise ConfigError(
@@ -156,7 +156,7 @@ class Silence(Perturbation):
         return num_sensors
 
     def init(self, key: Key, spec: ObservationSpec) -> Bool[Array, " N"]:
-        """Which sensors read zero."""
+        """Draw which sensors read zero."""
         return jax.random.permutation(key, self.output_spec(spec)) < self.count
 
     def apply(
@@ -169,7 +169,7 @@ class Silence(Perturbation):
     def sensor_of_channel(
         self, state: Bool[Array, " N"], spec: ObservationSpec
     ) -> Int[Array, " N"]:
-        """Each channel carries its own sensor, silent or not."""
+        """Return the sensor of each channel: its own, silent or not."""
         del state
         return jnp.arange(check_scalars(self, spec))
 

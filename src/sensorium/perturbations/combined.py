@@ -27,13 +27,13 @@ class Compose(Perturbation):
         return factor
 
     def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
-        """Through all parts in turn."""
+        """Pass the specification through all parts in turn."""
         for part in self.parts:
             spec = part.output_spec(spec)
         return spec
 
     def init(self, key: Key, spec: ObservationSpec) -> PyTree:
-        """State of each part."""
+        """Draw the state of each part."""
         states = []
         for index, part in enumerate(self.parts):
             states.append(part.init(jax.random.fold_in(key, index), spec))
@@ -41,7 +41,7 @@ class Compose(Perturbation):
         return tuple(states)
 
     def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
-        """Through all parts in turn."""
+        """Pass the observation through all parts in turn."""
         states = []
         for index, (part, part_state) in enumerate(zip(self.parts, state, strict=True)):
             observation, part_state = part.apply(
@@ -56,7 +56,7 @@ class Compose(Perturbation):
         return any(part.perturbs_actions for part in self.parts)
 
     def perturb_action(self, key: Key, state: PyTree, action: Action) -> Action:
-        """Through all parts, the one nearest to the agent first."""
+        """Pass the action through all parts, the one nearest to the agent first."""
         for index, (part, part_state) in reversed(
             list(enumerate(zip(self.parts, state, strict=True)))
         ):
@@ -64,7 +64,7 @@ class Compose(Perturbation):
         return action
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
-        """Followed back through all parts."""
+        """Follow each channel back through all parts."""
         carried = jnp.arange(check_scalars(self, spec))
         for part, part_state in zip(self.parts, state, strict=True):
             source = part.sensor_of_channel(part_state, carried.shape[0])
@@ -72,13 +72,13 @@ class Compose(Perturbation):
         return carried
 
     def carried(self, key: Key, state: PyTree, marks: Image) -> Image:
-        """Through all parts in turn."""
+        """Move the marks through all parts in turn."""
         for index, (part, part_state) in enumerate(zip(self.parts, state, strict=True)):
             marks = part.carried(jax.random.fold_in(key, index), part_state, marks)
         return marks
 
     def within(self, steps: int) -> Perturbation:
-        """All parts, each as it is seen."""
+        """Return all parts, each within `steps`."""
         return compose(*(part.within(steps) for part in self.parts))
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ class OneOf(Perturbation):
     Where parts give different numbers of sensors, those of the narrower ones are followed by channels that
     always read zero. For AttentionNeuron, with linear or invariant nonlinear keys, with or without the code
     fed back, they change nothing: a sensor's message is its reading times its attention. Deep Sets and Set
-    Transformer make something of a zero too, and feed-forward agents see zeros in the last places.
+    Transformer compute features of a zero too, and feed-forward agents receive zeros in the last places.
     """
 
     parts: tuple[Perturbation, ...]
@@ -110,7 +110,7 @@ class OneOf(Perturbation):
         return factors.pop()
 
     def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
-        """As many sensors as the widest part gives; ConfigError for images of different shapes."""
+        """Return as many sensors as the widest part gives; ConfigError for images of different shapes."""
         arriving = {part.output_spec(spec) for part in self.parts}
         if all(isinstance(each, int) for each in arriving):
             return max(arriving)
@@ -119,7 +119,7 @@ class OneOf(Perturbation):
         return arriving.pop()
 
     def init(self, key: Key, spec: ObservationSpec) -> tuple[Int[Array, ""], PyTree]:
-        """Which part it is, and the state of each."""
+        """Draw which part it is, and the state of each."""
         self.output_spec(spec)
         key_choice, key_parts = jax.random.split(key)
         choice = jax.random.randint(key_choice, (), 0, len(self.parts))
@@ -127,7 +127,7 @@ class OneOf(Perturbation):
         return choice, tuple(part.init(k, spec) for part, k in zip(self.parts, keys, strict=True))
 
     def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
-        """Through the part that was drawn; the others wait."""
+        """Apply the part that was drawn; the states of the others stay as they are."""
         shape = shape_of(self.output_spec(spec_of(observation.shape)))
 
         def through(index: int) -> Callable[[tuple[PyTree, ...]], tuple[Array, PyTree]]:
@@ -148,13 +148,13 @@ class OneOf(Perturbation):
         return any(part.perturbs_actions for part in self.parts)
 
     def perturb_action(self, key: Key, state: PyTree, action: Action) -> Action:
-        """Through the part that was drawn."""
+        """Perturb the action by the part that was drawn."""
         choice, states = state
         pairs = zip(self.parts, states, strict=True)
         return jnp.stack([part.perturb_action(key, s, action) for part, s in pairs])[choice]
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
-        """Those of the part that was drawn; -1 for the channels that always read zero."""
+        """Return those of the part that was drawn; -1 for the channels that always read zero."""
         choice, states = state
         shape = shape_of(self.output_spec(spec))
         pairs = zip(self.parts, states, strict=True)
@@ -162,13 +162,13 @@ class OneOf(Perturbation):
         return jnp.stack(each)[choice]
 
     def carried(self, key: Key, state: PyTree, marks: Image) -> Image:
-        """By the part that was drawn."""
+        """Move the marks as the part that was drawn does."""
         choice, states = state
         each = [part.carried(key, s, marks) for part, s in zip(self.parts, states, strict=True)]
         return jnp.stack(each)[choice]
 
     def within(self, steps: int) -> Perturbation:
-        """One of the parts, each as it is seen."""
+        """Return one of the parts, each within `steps`."""
         return OneOf(tuple(part.within(steps) for part in self.parts))
 
     def __str__(self) -> str:
@@ -176,14 +176,14 @@ class OneOf(Perturbation):
 
 
 def _padded(channels: Array, shape: tuple[int, ...], value: int) -> Array:
-    """As many channels as `shape` says, the last of them `value`; images as they are."""
+    """Pad channels with `value` to the number that `shape` has; leave images as they are."""
     if channels.shape == shape:
         return channels
     return jnp.pad(channels, (0, shape[0] - channels.shape[0]), constant_values=value)
 
 
 def compose(*parts: Perturbation) -> Perturbation:
-    """The parts one after another; `Identity` for none, the part itself for one."""
+    """Compose the parts, one after another: `Identity` for none, the part itself for one."""
     parts = tuple(part for part in parts if part != Identity())
     if not parts:
         return Identity()

@@ -11,16 +11,16 @@ from sensorium.types import Key, ObservationSpec, PyTree, in_words
 
 
 class ImagePerturbation(Perturbation):
-    """Happens to images (height, width, channels), bytes or floats from 0 to 255; keeps their shape."""
+    """Perturbs images (height, width, channels), bytes or floats from 0 to 255, and keeps their shape."""
 
     needs_colour: ClassVar[bool] = False
     """Whether images must have red, green and blue."""
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if images of that shape cannot be worked on."""
+        """Raise ConfigError if images of that shape cannot be perturbed."""
 
     def shape_of(self, spec: ObservationSpec) -> tuple[int, int, int]:
-        """Height, width and channels; ConfigError if `spec` is not that of images, or do not fit."""
+        """Return height, width and channels; ConfigError if `spec` is not of images, or they do not fit."""
         if not isinstance(spec, tuple) or len(spec) != 3:
             raise ConfigError(
                 f"{str(self)!r} happens to images of height x width x channels, not to "
@@ -35,11 +35,11 @@ class ImagePerturbation(Perturbation):
         return height, width, channels
 
     def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
-        """Images of the same shape."""
+        """Return the shape, unchanged."""
         return self.shape_of(spec)
 
     def init(self, key: Key, spec: ObservationSpec) -> PyTree:
-        """No state; for those that keep nothing."""
+        """Return no state; for those that keep nothing."""
         del key
         self.shape_of(spec)
         return ()
@@ -49,5 +49,5 @@ class ImagePerturbation(Perturbation):
         """Perturb one image; the result has its shape and dtype."""
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
-        """Images have no channels to follow: ConfigError."""
+        """Raise ConfigError: images have no channels to follow."""
         raise ConfigError(f"{str(self)!r} happens to images, which have no scalar sensors to name.")

@@ -1,4 +1,4 @@
-"""Changes to how CarRacing looks, by the names that commands use."""
+"""Changes of the appearance of CarRacing, by the names that commands use."""
 
 from sensorium.perturbations.perturbation import Perturbation
 from sensorium.perturbations.racing import Bars, Blob, Colour, FakeLane, NoiseBackground

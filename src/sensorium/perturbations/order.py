@@ -17,11 +17,11 @@ class Shuffle(Perturbation):
     """A random order, drawn at the start of each episode."""
 
     def output_spec(self, spec: ObservationSpec) -> int:
-        """All of them."""
+        """Return the number of sensors, unchanged."""
         return check_scalars(self, spec)
 
     def init(self, key: Key, spec: ObservationSpec) -> Order:
-        """The order of this episode."""
+        """Draw the order of this episode."""
         return jax.random.permutation(key, check_scalars(self, spec))
 
     def apply(self, key: Key, state: Order, observation: Observation) -> tuple[Array, Order]:
@@ -30,7 +30,7 @@ class Shuffle(Perturbation):
         return observation[state], state
 
     def sensor_of_channel(self, state: Order, spec: ObservationSpec) -> Order:
-        """The order of this episode."""
+        """Return the order of this episode."""
         del spec
         return state
 
@@ -49,7 +49,7 @@ class ReshuffleState(NamedTuple):
 class Reshuffle(Perturbation):
     """A new random order every `every` steps, in mid-episode.
 
-    Only the readings move: whatever an agent remembers of a place is then about another sensor.
+    Only the readings move: the recurrent state of a place then belongs to another sensor.
     """
 
     every: int = 25
@@ -58,11 +58,11 @@ class Reshuffle(Perturbation):
         check_counts(1, "Reshuffle", every=self.every)
 
     def output_spec(self, spec: ObservationSpec) -> int:
-        """All of them."""
+        """Return the number of sensors, unchanged."""
         return check_scalars(self, spec)
 
     def init(self, key: Key, spec: ObservationSpec) -> ReshuffleState:
-        """The first order."""
+        """Draw the first order."""
         return ReshuffleState(
             jax.random.permutation(key, check_scalars(self, spec)), jnp.zeros((), jnp.int32)
         )
@@ -78,12 +78,12 @@ class Reshuffle(Perturbation):
         return observation[order], ReshuffleState(order, age)
 
     def sensor_of_channel(self, state: ReshuffleState, spec: ObservationSpec) -> Order:
-        """The order now."""
+        """Return the present order."""
         del spec
         return state.order
 
     def within(self, steps: int) -> Perturbation:
-        """An order that has never changed yet is that of `Shuffle`."""
+        """Return `Shuffle` if the order does not change within `steps`."""
         return self if self.every < steps else Shuffle()
 
     def __str__(self) -> str:

@@ -35,12 +35,12 @@ class ShufflePatches(ImagePerturbation):
         check_counts(0, "ShufflePatches", every=self.every)
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if patches do not divide the image."""
+        """Raise ConfigError if patches do not divide the image."""
         del channels
         grid(height, width, self.size)
 
     def init(self, key: Key, spec: ObservationSpec) -> PatchOrder:
-        """The first order."""
+        """Draw the first order."""
         height, width, _ = self.shape_of(spec)
         rows, columns = grid(height, width, self.size)
         return PatchOrder(jax.random.permutation(key, rows * columns), jnp.zeros((), jnp.int32))
@@ -56,7 +56,7 @@ class ShufflePatches(ImagePerturbation):
         return shown, PatchOrder(order, state.age + 1)
 
     def within(self, steps: int) -> "ShufflePatches":
-        """Without a new order, if it comes later."""
+        """Return the same without a new order, if it comes later."""
         return self if self.every < steps else dataclasses.replace(self, every=0)
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class ShufflePatches(ImagePerturbation):
 
 @dataclasses.dataclass(frozen=True)
 class Occlude(ImagePerturbation):
-    """A `share` of the patches is black, others each episode."""
+    """A `share` of the patches, drawn for each episode, is black."""
 
     share: float = 0.3
     size: int = 6
@@ -82,7 +82,7 @@ class Occlude(ImagePerturbation):
             )
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if patches do not divide the image, or none would be seen."""
+        """Raise ConfigError if patches do not divide the image, or none would be visible."""
         del channels
         count = math.prod(grid(height, width, self.size))
         if round(self.share * count) >= count:
@@ -92,7 +92,7 @@ class Occlude(ImagePerturbation):
             )
 
     def init(self, key: Key, spec: ObservationSpec) -> Bool[Array, " patches"]:
-        """Which patches are hidden."""
+        """Draw which patches are hidden."""
         height, width, _ = self.shape_of(spec)
         count = math.prod(grid(height, width, self.size))
         return jax.random.permutation(key, count) < round(self.share * count)

@@ -1,4 +1,4 @@
-"""The interface of everything that can happen between a world and an agent.
+"""The interface of perturbations, which stand between a world and an agent.
 
 A perturbation is a small immutable value. It is drawn once an episode and applied every step:
 
@@ -23,7 +23,7 @@ from sensorium.types import Action, Image, Key, ObservationSpec, PyTree, Sensed,
 
 
 class Perturbation(abc.ABC):
-    """What happens between the sensors of a world and the agent."""
+    """A change of the observations of a world, and perhaps of the agent's actions."""
 
     @property
     def code_scale(self) -> float:
@@ -32,10 +32,10 @@ class Perturbation(abc.ABC):
 
     @abc.abstractmethod
     def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
-        """The specification after the perturbation.
+        """Return the specification after the perturbation.
 
         Raises:
-            ConfigError: It cannot be applied to them.
+            ConfigError: The perturbation cannot be applied to such observations.
         """
 
     @abc.abstractmethod
@@ -77,45 +77,45 @@ class Perturbation(abc.ABC):
 
     @abc.abstractmethod
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
-        """Which scalar sensor each channel carries now, -1 for noise; of the state that `apply` returned."""
+        """Return the sensor that each channel carries, -1 for noise; `state` is what `apply` returned."""
 
     def carried(self, key: Key, state: PyTree, marks: Image) -> Image:
-        """Marks on the pixels of an image, moved as `apply` of the same key and state moves the pixels.
+        """Move marks on the pixels of an image as `apply` of the same key and state moves the pixels.
 
-        By default what happens to pixels happens to marks; those that mix pixels leave marks where they are.
+        By default marks are perturbed like pixels; perturbations that mix pixels leave marks where they are.
         """
         return self.apply(key, state, marks)[0]
 
     def within(self, steps: int) -> "Perturbation":
-        """The perturbation as the first `steps` steps of an episode show it: what comes later is left out."""
+        """Return the perturbation of the first `steps` steps of an episode: what comes later is left out."""
         del steps
         return self
 
     @abc.abstractmethod
     def __str__(self) -> str:
-        """Short name for tables."""
+        """Return a short name for tables."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Identity(Perturbation):
-    """Nothing happens."""
+    """No perturbation."""
 
     def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
-        """All of them."""
+        """Return `spec`, unchanged."""
         return spec
 
     def init(self, key: Key, spec: ObservationSpec) -> PyTree:
-        """No state."""
+        """Return no state."""
         del key, spec
         return ()
 
     def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Array, PyTree]:
-        """Pass it on."""
+        """Pass the observation on."""
         del key
         return observation, state
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
-        """Each carries its own."""
+        """Return the sensors in their own order."""
         del state
         return jnp.arange(check_scalars(self, spec))
 
@@ -124,7 +124,7 @@ class Identity(Perturbation):
 
 
 def check_scalars(perturbation: Perturbation, spec: ObservationSpec) -> int:
-    """The number of scalar sensors of `spec`; ConfigError if it is of images."""
+    """Return the number of scalar sensors of `spec`; ConfigError if it is of images."""
     if not isinstance(spec, int):
         raise ConfigError(
             f"{str(perturbation)!r} happens to scalar sensors, not to {in_words(spec)}."

@@ -1,6 +1,6 @@
-"""What the papers do to the images of CarRacing: other backgrounds, other colours, things in the way.
+"""Perturbations of the images of CarRacing in the papers: backgrounds, colours, and objects in the way.
 
-All of them look at pixels only, so they work on our `CarRacing` and on Gymnasium's `CarRacing-v3` alike.
+All of them read pixels only, so they work on our `CarRacing` and on Gymnasium's `CarRacing-v3` alike.
 Distances are of a frame of 96 x 96 pixels, and grow with the frame.
 """
 
@@ -34,7 +34,7 @@ class HideRows(ImagePerturbation):
     rows: int = _BAR
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if the image has fewer rows."""
+        """Raise ConfigError if the image has fewer rows."""
         del width, channels
         if not 0 <= self.rows < height:
             raise ConfigError(f"Cannot hide {self.rows} of the {height} rows of an image.")
@@ -60,12 +60,12 @@ class Background(ImagePerturbation):
     needs_colour = True
 
     def check(self, height: int, width: int, channels: int) -> None:
-        """ConfigError if `source` cannot be read."""
+        """Raise ConfigError if `source` cannot be read."""
         del channels
         frames_of(self.source, height, width)
 
     def init(self, key: Key, spec: ObservationSpec) -> Int[Array, ""]:
-        """The frame to begin with."""
+        """Draw the frame to begin with."""
         height, width, _ = self.shape_of(spec)
         return jax.random.randint(key, (), 0, len(frames_of(self.source, height, width)))
 
@@ -112,7 +112,7 @@ class Colour(ImagePerturbation):
     needs_colour = True
 
     def init(self, key: Key, spec: ObservationSpec) -> Float[Array, "2 3"]:
-        """What is added to road and grass, of 255."""
+        """Draw what is added to road and grass, of 255."""
         self.shape_of(spec)
         shape = (2, 3) if self.each_channel else (2, 1)
         drawn = jax.random.uniform(key, shape, minval=-self.amount, maxval=self.amount)
@@ -189,8 +189,8 @@ class Blob(ImagePerturbation):
 class FakeLane(ImagePerturbation):
     """A second road beside the first, of the same shape, which leads nowhere and earns nothing.
 
-    Where there is ground, the darker is seen of what is there and what is `offset` pixels to the left of it,
-    unless that is grass.
+    On the ground, each pixel becomes the darker of itself and of the pixel `offset` to its left, unless that
+    one is grass.
     """
 
     offset: float = 32.0
@@ -207,7 +207,7 @@ class FakeLane(ImagePerturbation):
             abs(columns - 48 * scale) < 5 * scale
         )
         ground = _on_ground(observation)
-        # Of the car, which is always there, no copy is wanted
+        # The car is always there, and is not copied
         car, left_of_it = near[..., None] & ~ground, round(42 * scale)
         empty = jnp.where(car, observation[:, left_of_it : left_of_it + 1], observation)
         source = np.arange(width) - round(self.offset * scale)
@@ -222,18 +222,18 @@ class FakeLane(ImagePerturbation):
 
 
 def _above_bar(height: int) -> Bool[np.ndarray, " height"]:
-    """Which rows show the world."""
+    """Return which rows show the world."""
     return np.arange(height) < height * (_SIDE - _BAR) / _SIDE
 
 
 def on_grass(image: Image) -> Bool[Array, "height width 1"]:
-    """Which pixels are of the ground beside the road."""
+    """Return which pixels are of the ground beside the road."""
     apart = jnp.abs(image[..., None, :].astype(jnp.float32) - jnp.array(GRASS, jnp.float32))
     return jnp.any(jnp.all(apart <= _ROUNDING, -1), -1, keepdims=True)
 
 
 def _on_ground(image: Image) -> Bool[Array, "height width 1"]:
-    """Road, grass, and blends of both."""
+    """Return which pixels are of road, grass, or blends of both."""
     red, green, blue = jnp.moveaxis(image.astype(jnp.float32), -1, 0)
     # The road has greys from 100 to 105; all there is between them and the greens is a blend
     ground = (jnp.abs(red - 102.5) < 5) & (jnp.abs(blue - 102.5) < 5) & (green > 98)

@@ -1,4 +1,4 @@
-"""A background that nobody has seen before, drawn at the start of each episode: to train with, not to test.
+"""A new random background for each episode: to train with, not to test.
 
 Domain randomisation (Tobin et al. 2017, "Domain Randomization for Transferring Deep Neural Networks from
 Simulation to the Real World"): to a policy that was trained on a thousand textures any background is one more
@@ -20,7 +20,7 @@ _CELLS = (2, 4, 8, 16, 32)  # coarse to fine, along each side
 
 @dataclasses.dataclass(frozen=True)
 class RandomBackground(ImagePerturbation):
-    """Spots of all sizes and colours where CarRacing has grass, others in each episode.
+    """Spots of all sizes and colours where CarRacing has grass, drawn for each episode.
 
     Noise of five sizes is added up; how much finer noise counts, how much the three colours differ, contrast
     and brightness are drawn. In half of the episodes there are a few shades only, with edges between them.
@@ -29,7 +29,7 @@ class RandomBackground(ImagePerturbation):
     needs_colour = True
 
     def init(self, key: Key, spec: ObservationSpec) -> UInt8[Array, "height width 3"]:
-        """The image of the episode."""
+        """Draw the image of the episode."""
         height, width, _ = self.shape_of(spec)
         return _draw(key, height, width)
 
@@ -58,7 +58,7 @@ def _draw(key: Key, height: int, width: int) -> UInt8[Array, "height width 3"]:
     spots = (spots - jnp.mean(spots)) / jnp.std(spots)
     step = jax.random.uniform(keys[3], minval=0.4, maxval=1.5)
     spots = jnp.where(jax.random.bernoulli(keys[4]), jnp.round(spots / step) * step, spots)
-    # Often hardly any: in front of one flat shade, nothing but the edges of the road is there to be seen
+    # Often hardly any: against one flat shade, only the edges of the road are visible
     contrast = 80.0 * jax.random.uniform(keys[5]) ** 2
     tint = colourful * jax.random.uniform(keys[6], (3,), minval=-75.0, maxval=75.0)
     # More than half are darker than the road, which CarRacing's own grass never is

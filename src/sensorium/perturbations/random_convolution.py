@@ -1,4 +1,4 @@
-"""NetRand's random layer, as something that happens to images.
+"""NetRand's random layer, as a perturbation of images.
 
 Lee et al. 2020, "Network Randomization: A Simple Technique for Generalization in Deep Reinforcement
 Learning", section 3.
@@ -61,7 +61,7 @@ class RandomConvolution(ImagePerturbation):
         check_counts(0, "RandomConvolution", every=self.every)
 
     def init(self, key: Key, spec: ObservationSpec) -> Drawn:
-        """The first weights."""
+        """Draw the first weights."""
         self.shape_of(spec)
         return self._draw(key)
 
@@ -76,12 +76,12 @@ class RandomConvolution(ImagePerturbation):
         return shown, state._replace(age=state.age + 1)
 
     def carried(self, key: Key, state: Drawn, marks: Image) -> Image:
-        """Each mark stays where it is."""
+        """Leave each mark where it is."""
         del key, state
         return marks
 
     def within(self, steps: int) -> "RandomConvolution":
-        """Without new weights, if they come later."""
+        """Return the same without new weights, if they come later."""
         return self if self.every < steps else dataclasses.replace(self, every=0)
 
     def _draw(self, key: Key) -> Drawn:
@@ -113,7 +113,7 @@ def _convolve(image: Image, kernel: Kernel) -> Float[Array, "height width 3"]:
 def _in_bytes(
     values: Float[Array, "height width 3"], kernel: Kernel
 ) -> Float[Array, "height width 3"]:
-    """Whole numbers from 0 to 255; darkest and brightest are what even surfaces can become."""
+    """Scale to whole numbers from 0 to 255; darkest and brightest are what even surfaces can become."""
     weights = jnp.sum(kernel, (0, 1))  # of each colour in each channel, on an even surface
     darkest = 255 * jnp.sum(jnp.minimum(weights, 0), 0)
     reach = jnp.sum(jnp.abs(weights), 0)

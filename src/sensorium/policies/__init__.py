@@ -1,11 +1,11 @@
 """Agents, each a composition of few parts.
 
-| agent | senses | acts by |
+| agent | encoder | acts by |
 |---|---|---|
 | AttentionNeuron | its layer: any number of sensors, any order | linear or small tanh network on the code |
 | Deep Sets, Set Transformer | the same LSTM in each sensor, other pooling | the same |
 | AttentionNeuron for images | patches of an image, in any order | AttentionAgent on the code |
-| AttentionAgent | patches of an image vote | an LSTM on the places of the best |
+| AttentionAgent | importance of the patches of an image | an LSTM on the places of the best |
 | convolutional | a whole image, each pixel in its place | a ReLU network |
 | feed-forward | fixed places | small tanh network on the readings |
 """

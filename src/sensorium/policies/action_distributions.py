@@ -32,11 +32,11 @@ class ActionDistribution(abc.ABC):
 
     @abc.abstractmethod
     def action(self, outputs: Outputs) -> Action:
-        """The action without exploration: the mode."""
+        """Return the action without exploration: the mode."""
 
     @abc.abstractmethod
     def draw(self, key: Key, outputs: Outputs, std: Scalar) -> Drawn:
-        """A sample; the same key gives the same noise whatever the outputs are.
+        """Draw a sample; the same key gives the same noise whatever the outputs are.
 
         Args:
             key: Random key.
@@ -46,29 +46,29 @@ class ActionDistribution(abc.ABC):
 
     @abc.abstractmethod
     def to_action(self, drawn: Drawn) -> Action:
-        """The action that the world gets for a sample."""
+        """Convert a sample to the action that the world gets."""
 
     @abc.abstractmethod
     def feedback(self, action: Action) -> Action:
-        """What a policy remembers of an action, its own or another's."""
+        """Return what is fed back to a policy of an action, its own or another's."""
 
     @abc.abstractmethod
     def log_prob(self, drawn: Drawn, outputs: Outputs, std: Scalar) -> Scalar:
-        """Log-probability (density) of a sample, but for a constant."""
+        """Compute the log-probability (density) of a sample, up to a constant."""
 
     @abc.abstractmethod
     def entropy(self, outputs: Outputs) -> Scalar:
-        """Entropy; 0 of Gaussians, whose standard deviation does not depend on the outputs."""
+        """Compute the entropy; 0 of Gaussians, whose standard deviation does not depend on the outputs."""
 
     @abc.abstractmethod
     def distance(
         self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
     ) -> Scalar:
-        """The loss of imitation: how far outputs are from the action of an expert."""
+        """Compute the loss of imitation: how far outputs are from the action of an expert."""
 
     @abc.abstractmethod
     def mixed(self, key: Key, share: Scalar, one: Action, other: Action, noise: Scalar) -> Action:
-        """An action of which `share`, from 0 to 1, is `one` and the rest `other`, with noise.
+        """Mix an action of which `share`, from 0 to 1, is `one` and the rest `other`, with noise.
 
         Args:
             key: Random key.
@@ -83,8 +83,8 @@ class ActionDistribution(abc.ABC):
 class Gaussian(ActionDistribution):
     """Independent Gaussians around the outputs, squashed to [-1, 1].
 
-    The noise is added before the squashing. Added after it and cut at the ends, it would press pedals that
-    the policy wants released, and a policy that makes up for that is too fast without noise.
+    The noise is added before the squashing. Added after it and clipped, it would press pedals that the
+    policy releases; a policy that compensates for it is too fast without noise.
     """
 
     bounded = True
@@ -114,7 +114,7 @@ class Gaussian(ActionDistribution):
     def distance(
         self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
     ) -> Scalar:
-        """The logarithm: what an expert does in a hopeless state is no guide and must not count most."""
+        """Compute the logarithm of the error: states in which the expert fails too must not count most."""
         return jnp.log1p(jnp.mean(weights * (self.action(outputs) - wanted) ** 2))
 
     def mixed(self, key: Key, share: Scalar, one: Action, other: Action, noise: Scalar) -> Action:
@@ -135,7 +135,7 @@ class Categorical(ActionDistribution):
         return outputs
 
     def draw(self, key: Key, outputs: Outputs, std: Scalar) -> Drawn:
-        """By the Gumbel-max trick."""
+        """Draw by the Gumbel-max trick."""
         del std
         return self._largest(outputs + jax.random.gumbel(key, outputs.shape))
 
@@ -156,7 +156,7 @@ class Categorical(ActionDistribution):
     def distance(
         self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
     ) -> Scalar:
-        """Cross-entropy."""
+        """Compute the cross-entropy."""
         return -jnp.sum(weights * self._largest(wanted) * self._log_shares(outputs))
 
     def mixed(self, key: Key, share: Scalar, one: Action, other: Action, noise: Scalar) -> Action:
@@ -171,7 +171,7 @@ class Categorical(ActionDistribution):
         return jnp.split(numbers, ends[:-1])
 
     def _largest(self, numbers: Outputs) -> Drawn:
-        """One-hot vectors of the largest of each choice."""
+        """Return one-hot vectors of the largest of each choice."""
         hot = [jax.nn.one_hot(jnp.argmax(each), len(each)) for each in self._split(numbers)]
         return jnp.concatenate(hot)
 
@@ -180,5 +180,5 @@ class Categorical(ActionDistribution):
 
 
 def distribution_of(actions: Actions, *, clipped: bool = False) -> ActionDistribution:
-    """The distribution for a world that takes `actions`; `clipped` is of Gaussians only."""
+    """Return the distribution for a world that takes `actions`; `clipped` is of Gaussians only."""
     return Gaussian(clipped) if isinstance(actions, int) else Categorical(actions)

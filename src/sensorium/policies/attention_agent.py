@@ -1,10 +1,10 @@
-"""AttentionAgent: look at the few patches of an image that matter, act on where they are.
+"""AttentionAgent: attend to the few most important patches of an image, act on their places.
 
 Tang, Nguyen & Ha 2020, "Neuroevolution of Self-Interpretable Agents".
 
 Self-attention gives each patch an importance (`PatchAttention`); the places of the K most important ones, and
-nothing else, go through an LSTM to the actions. What the patches look like is forgotten, which is why it does
-not mind other colours.
+nothing else, go through an LSTM to the actions. What the patches show is discarded, so other colours matter
+little.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from sensorium.types import Actions, Image, Key, ObservationSpec, count_of, in_w
 
 
 class AttentionAgent(Policy):
-    """Votes, the best K places, an LSTM and a linear layer with tanh."""
+    """Patch importance, the best K places, an LSTM and a linear layer with tanh."""
 
     look: PatchAttention
     lstm: LSTM
@@ -41,25 +41,25 @@ class AttentionAgent(Policy):
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, spec: ObservationSpec) -> Memory:
-        """Blank memory.
+        """Return a blank recurrent state.
 
         Args:
             spec: (H, W, C) of the images.
 
         Raises:
             ConfigError: They are no images, of another number of channels than the agent was made for, or
-                of fewer patches than it looks at.
+                of fewer patches than it attends to.
         """
         if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] != self.channels:
             raise ConfigError(
-                f"An AttentionAgent sees images of height x width x {self.channels}, not "
+                f"An AttentionAgent takes images of height x width x {self.channels}, not "
                 f"{in_words(spec)}."
             )
         self._check_size(*spec[:2])
         return self.lstm.initial_memory()
 
     def check(self, observation: Any, carry: Memory) -> Image:
-        """An image of any size with the channels that the agent was made for."""
+        """Check an image: of any size, with the channels that the agent was made for."""
         del carry
         image = check_image(observation, (None, None, self.channels))
         try:
@@ -73,18 +73,18 @@ class AttentionAgent(Policy):
         if rows * columns < self.top:
             raise ConfigError(
                 f"An image of {height} x {width} has {rows * columns} patches, fewer than the {self.top} "
-                "that the agent looks at."
+                "that the agent attends to."
             )
 
     @property
     def channels(self) -> int:
-        """Of the images that it sees."""
+        """Of the images that it takes."""
         return self.look.query.weight.shape[1] // self.look.patch_size**2
 
     def with_top(self, top: int) -> "AttentionAgent":
-        """The same policy with another number of places.
+        """Return the same policy with another number of places.
 
-        Of more: those that are new have no say yet, so it acts as before. Of fewer: the best of them.
+        Of more: the new ones have weights of zero, so it acts as before. Of fewer: the best remain.
 
         Args:
             top: K, at least 1.
@@ -99,7 +99,7 @@ class AttentionAgent(Policy):
         return dataclasses.replace(agent, top=top)
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
-        """Those that vote."""
+        """Return the patches whose importance is computed."""
         size = self.look.patch_size
         return self.look.centres(height, width) - size // 2, size
 
@@ -111,7 +111,7 @@ class AttentionAgent(Policy):
     def encode(
         self, observation: Image, carry: Memory
     ) -> tuple[Float[Array, " features"], Memory, Trace]:
-        """The places of the most important patches, the best first."""
+        """Find the places of the most important patches, the best first."""
         height, width = observation.shape[:2]
         importance = self.look(observation)
         sides = jnp.array([height, width], jnp.float32)
@@ -119,14 +119,14 @@ class AttentionAgent(Policy):
         return places.reshape(-1), carry, Trace(attention=importance[None])
 
     def decide(self, features: Float[Array, " features"], carry: Memory) -> tuple[Outputs, Memory]:
-        """Remember them, act."""
+        """Advance the LSTM, and compute the outputs."""
         memory = self.lstm(features, carry)
         return self.output(memory.hidden), memory
 
 
 def _check_top(top: int) -> None:
     if top < 1:
-        raise ConfigError(f"An AttentionAgent looks at 1 patch or more, not {top}.")
+        raise ConfigError(f"An AttentionAgent attends to 1 patch or more, not {top}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +140,7 @@ class AttentionAgentConfig(PolicyConfig):
     message_size: int = 4
     """Width of queries and keys."""
     top: int = 10
-    """K, how many patches it looks at."""
+    """K, how many patches it attends to."""
     hidden_size: int = 16
     """Units of the LSTM."""
     channels: int = 3

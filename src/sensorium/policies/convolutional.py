@@ -1,4 +1,4 @@
-"""The convolutional baseline: an agent that sees images as most of the field's do.
+"""The convolutional baseline: an agent that reads images as most in the field do.
 
 The network of Mnih et al. 2015, "Human-level control through deep reinforcement learning": three convolutions
 and a layer, with ReLU. Departures: one frame in colour instead of four grey ones, as CarRacing shows speed
@@ -36,7 +36,7 @@ class ConvolutionalPolicy(Policy):
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, spec: ObservationSpec) -> tuple[()]:
-        """Nothing.
+        """Return nothing: the agent has no recurrent state.
 
         Args:
             spec: (H, W, C) of the images.
@@ -47,13 +47,13 @@ class ConvolutionalPolicy(Policy):
         if spec != self.image_shape:
             height, width, channels = self.image_shape
             raise ConfigError(
-                f"A convolutional agent sees images of the size that it was built for, "
+                f"A convolutional agent takes images of the size that it was built for, "
                 f"{height} x {width} x {channels}, not {spec}."
             )
         return ()
 
     def check(self, observation: Any, carry: tuple[()]) -> Image:
-        """An image of the size that the agent was built for."""
+        """Check an image: of the size that the agent was built for."""
         del carry
         return check_image(observation, self.image_shape)
 
@@ -99,7 +99,7 @@ class ConvolutionalConfig(PolicyConfig):
         """
         if not isinstance(spec, tuple) or len(spec) != 3:
             raise ConfigError(
-                f"A convolutional agent sees images of height x width x channels, not "
+                f"A convolutional agent takes images of height x width x channels, not "
                 f"{in_words(spec)}."
             )
         if not len(self.channels) == len(self.windows) == len(self.strides):

@@ -1,4 +1,4 @@
-"""The feed-forward baseline: every sensor has its fixed place, so a shuffle breaks it."""
+"""The feed-forward baseline: every sensor has its fixed place, so that it fails under a shuffle."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ class FeedForwardPolicy(Policy):
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, spec: ObservationSpec) -> tuple[()]:
-        """Nothing; ConfigError unless there are as many scalar sensors as it was built for."""
+        """Return nothing; ConfigError unless there are as many scalar sensors as it was built for."""
         check_sensors(spec, len(self.input_scales), "A feed-forward agent")
         return ()
 

@@ -16,18 +16,18 @@ from sensorium.policies.policy import Policy
 
 
 def num_parameters(policy: Policy) -> int:
-    """How many numbers training may change."""
+    """Count the numbers that training may change."""
     return sum(leaf.size for leaf in jax.tree.leaves(eqx.filter(policy, eqx.is_inexact_array)))
 
 
 def to_vector(policy: Policy) -> Float[Array, " parameters"]:
-    """All parameters in one vector, in the order of this module."""
+    """Flatten all parameters into one vector, in the order of this module."""
     leaves = jax.tree.leaves(eqx.filter(policy, eqx.is_inexact_array))
     return jnp.concatenate([leaf.reshape(-1) for leaf in leaves])
 
 
 def from_vector(vector: Float[Array, " parameters"], like: Policy) -> Policy:
-    """A policy of the architecture of `like` with the parameters of `vector`.
+    """Build a policy of the architecture of `like` with the parameters of `vector`.
 
     Raises:
         AgentFileError: The vector is not as long as the policy has parameters.

@@ -1,4 +1,4 @@
-"""The interface of every agent: memory comes in and goes out, nothing is hidden.
+"""The interface of every agent: the carry comes in and goes out, and there is no hidden state.
 
     carry = policy.initial_carry(spec)
     action, carry = policy(observation, carry)
@@ -60,7 +60,7 @@ class Policy(eqx.Module):
 
     @abc.abstractmethod
     def initial_carry(self, spec: ObservationSpec) -> PyTree:
-        """The memory of an agent that has seen nothing yet.
+        """Return the carry at the start of an episode.
 
         Args:
             spec: N, how many channels each observation will have; the shape of images.
@@ -94,7 +94,7 @@ class Policy(eqx.Module):
         """
 
     def step(self, observation: Any, carry: PyTree) -> tuple[Action, PyTree, Trace]:
-        """One step without checks, for use inside compiled code.
+        """Take one step without checks, for use inside compiled code.
 
         Args:
             observation: N readings, float; or an image.
@@ -119,13 +119,13 @@ class Policy(eqx.Module):
         return 0
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
-        """Corner (row, column) of each patch of an image that it looks at, and their size in pixels.
+        """Return the corner (row, column) of each patch that it attends to, and their size in pixels.
 
         Raises:
-            ConfigError: The agent does not look at patches of images; the default.
+            ConfigError: The agent does not attend to patches of images; the default.
         """
         raise ConfigError(
-            f"{type(self).__name__} does not look at patches of an image of {height} x {width}."
+            f"{type(self).__name__} does not attend to patches of an image of {height} x {width}."
         )
 
     @property
@@ -134,7 +134,7 @@ class Policy(eqx.Module):
         return 10
 
     def takes(self, spec: ObservationSpec) -> bool:
-        """Whether `initial_carry` accepts observations of that kind."""
+        """Check whether `initial_carry` accepts observations of that kind."""
         try:
             self.initial_carry(spec)
         except ConfigError:
@@ -142,32 +142,32 @@ class Policy(eqx.Module):
         return True
 
     def reordered(self, carry: PyTree, order: Order) -> PyTree:
-        """The carry after its sensors moved: place `i` now holds what `order[i]` held.
+        """Return the carry after its sensors moved: place `i` now holds what `order[i]` held.
 
         The default suits policies without memory of single sensors.
         """
         return carry
 
     def after_action(self, carry: PyTree, action: Action) -> PyTree:
-        """The carry after `action`, the policy's own or another's, was taken.
+        """Return the carry after `action`, the policy's own or another's, was taken.
 
         The default suits policies that do not use their previous action.
         """
         return carry
 
     def sensor_features(self, carry: PyTree) -> Float[Array, "H N"]:
-        """What each sensor says of itself after a step; empty for policies without such features."""
+        """Return the features of each sensor after a step; empty for policies without such features."""
         return jnp.zeros((0, 0))
 
     def with_code_scale(self, factor: float) -> "Policy":
-        """The policy with the sum over its sensors multiplied by `factor` (AN section 4.1).
+        """Return the policy with the sum over its sensors multiplied by `factor` (AN section 4.1).
 
         Used for sensors that are there several times. The default suits policies that do not sum.
         """
         return self
 
     def __call__(self, observation: Any, carry: PyTree) -> tuple[Action, PyTree]:
-        """One checked step.
+        """Take one checked step.
 
         Args:
             observation: N readings, finite numbers, or an image of bytes; an array or whatever makes one.
@@ -183,7 +183,7 @@ class Policy(eqx.Module):
         return action, carry
 
     def check(self, observation: Any, carry: PyTree) -> Sensed:
-        """The observation as `step` takes it; ObservationError if this agent cannot work with it.
+        """Return the observation as `step` takes it; ObservationError if this agent cannot work with it.
 
         The default suits agents of scalar sensors.
         """
@@ -199,7 +199,7 @@ class PolicyConfig(abc.ABC):
     """Whole numbers among the settings that count from 0 on; all others count from 1 on."""
 
     def __post_init__(self) -> None:
-        """ConfigError if a setting that is a whole number does not fit."""
+        """Raise ConfigError if a setting that is a whole number does not fit."""
         check_whole_settings(self, self.may_be_zero)
 
     @abc.abstractmethod
@@ -217,7 +217,7 @@ class PolicyConfig(abc.ABC):
 
 
 def features_of(policy: Policy, spec: ObservationSpec) -> PyTree:
-    """The shapes of the features that a policy computes of observations."""
+    """Return the shapes of the features that a policy computes of observations."""
     shown = jnp.zeros(shape_of(spec), jnp.float32 if isinstance(spec, int) else jnp.uint8)
 
     def encode(policy: Policy) -> PyTree:
@@ -227,7 +227,7 @@ def features_of(policy: Policy, spec: ObservationSpec) -> PyTree:
 
 
 def as_population(policy: Policy) -> Policy:
-    """One policy as a population of one: its arrays with a leading axis of length 1."""
+    """Turn one policy into a population of one: its arrays get a leading axis of length 1."""
     return jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, policy)
 
 
@@ -282,7 +282,7 @@ def check_image(observation: Any, shape: tuple[int | None, int | None, int]) -> 
     if not fits:
         wanted = " x ".join("any" if side is None else str(side) for side in shape)
         raise ObservationError(
-            f"This agent sees images of {wanted} (height x width x channels), got shape {array.shape}; "
+            f"This agent takes images of {wanted} (height x width x channels), got shape {array.shape}; "
             "batch with jax.vmap."
         )
     if array.dtype != np.uint8:
@@ -305,25 +305,25 @@ def _as_array(observation: Any) -> Any:
 
 
 def _up_to_one(array: Any) -> bool:
-    """Whether these are fractions, as far as can be seen: not inside compiled code."""
+    """Check whether these are fractions, as far as values are known: not inside compiled code."""
     known = array.dtype.kind == "f" and not isinstance(array, jax.core.Tracer)
     return known and bool(array.max(initial=0) <= 1)
 
 
 def check_sensors(spec: ObservationSpec, expected: int | None = None, why: str = "") -> int:
-    """The number of scalar sensors of `spec`.
+    """Return the number of scalar sensors of `spec`.
 
     Args:
         spec: N, or the shape of images.
         expected: How many there must be; None for any number.
-        why: Who takes that many only.
+        why: What takes that many only.
 
     Raises:
         ConfigError: They are images, fewer than one, or not as many as expected.
     """
     if not isinstance(spec, int):
         able = "; an AttentionAgent can" if len(spec) == 3 else ""
-        raise ConfigError(f"An agent of scalar sensors cannot see {in_words(spec)}{able}.")
+        raise ConfigError(f"An agent of scalar sensors cannot take {in_words(spec)}{able}.")
     if spec < 1:
         raise ConfigError(f"An agent needs at least one sensor, got {spec}.")
     if expected is not None and spec != expected:

@@ -59,12 +59,12 @@ class SetPolicy(Policy):
     code_feedback: bool = eqx.field(static=True, default=False)
     """Whether sensors receive the previous code as well as the previous action; the paper's do not.
 
-    The code is the same for all sensors, so the policy stays invariant. A sensor that has just been
-    rewired can then compare what it reads with what the others had made out, and find its role in a
-    few steps."""
+    The code is the same for all sensors, so the policy stays invariant. The LSTM of a sensor that has
+    just been rewired can then compare its readings with the code of all others, and adapt in a few
+    steps."""
 
     def initial_carry(self, spec: ObservationSpec) -> SetCarry:
-        """Blank memories and feedback of zero; ConfigError unless there is at least one scalar sensor."""
+        """Return blank memories and zero feedback; ConfigError unless there is at least one scalar sensor."""
         num_sensors = check_sensors(spec)
         keys = getattr(self.layer, "nonlinear_keys", None)
         if isinstance(keys, PublishedNonlinearKeys):
@@ -97,7 +97,7 @@ class SetPolicy(Policy):
         return carry._replace(feedback=feedback)
 
     def sensor_features(self, carry: SetCarry) -> Float[Array, "H N"]:
-        """What the LSTM of each sensor says."""
+        """Return the LSTM output of each sensor."""
         return carry.memory.hidden
 
     def with_code_scale(self, factor: float) -> "SetPolicy":
@@ -209,7 +209,7 @@ def _with_linear_controller(
     actions: Actions,
     key: Key,
 ) -> SetPolicy:
-    """A pooling layer with the settings of a config, and a linear layer on its code."""
+    """Build a pooling layer with the settings of a config, and a linear layer on its code."""
     check_sensors(spec)
     num_actions = count_of(actions)
     key_layer, key_controller = jax.random.split(key)

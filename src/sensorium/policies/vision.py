@@ -1,9 +1,9 @@
 """AttentionNeuron for images (AN section 4.4, CarRacing).
 
-The layer turns the patches of the last frames, in any order, into a code. In the paper's agent the code is
-voted on as if it were an image, and the places of the best, as in an AttentionAgent, go through an LSTM to
-the actions. Gradients through the choice of places are guesses, so that there is a policy too that reads the
-whole code. How much of the old code is kept beside the new one is the agent's own decision at each step.
+The layer turns the patches of the last frames, in any order, into a code. The paper's agent computes patch
+importance on the code as if it were an image; as in an AttentionAgent, the places of the best go through an
+LSTM to the actions. Gradients through the choice of places are approximate, so there is also a policy that
+reads the whole code. A small network decides at each step how much of the old code is kept beside the new.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
 
 
 class VisionCarry(NamedTuple):
-    """What the agent remembers."""
+    """The recurrent state of the agent."""
 
     frames: Float[Array, "F H W"]
     """The last frames, grey, from 0 to 255."""
@@ -59,14 +59,14 @@ class Reading(enum.Enum):
 
 
 class PlacesReader(eqx.Module):
-    """The code is an image of M pixels, which vote for one another; the places of the best are read."""
+    """Reads the code as an image of M pixels: the places of the most important ones."""
 
     query: Linear
     key: Linear
     top: int = eqx.field(static=True)
 
     def __call__(self, code: Float[Array, "M D"]) -> Float[Array, " features"]:
-        """Row and column of each, the best first."""
+        """Return row and column of each, the best first."""
         side = round(code.shape[0] ** 0.5)
         centres = np.stack(np.divmod(np.arange(side**2), side), -1) / side
         importance = patch_importance(self.query(code), self.key(code))
@@ -79,7 +79,7 @@ class WholeReader(eqx.Module):
     layer: Linear
 
     def __call__(self, code: Float[Array, "M D"]) -> Float[Array, " features"]:
-        """Its units."""
+        """Compute its units."""
         return jnp.tanh(self.layer(code.reshape(-1)))
 
 
@@ -96,7 +96,7 @@ class VisionPolicy(Policy):
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, spec: ObservationSpec) -> VisionCarry:
-        """Blank memory.
+        """Return a blank recurrent state.
 
         Args:
             spec: (H, W, 3) of images in colour, or (H, W, 1) of grey ones.
@@ -123,7 +123,7 @@ class VisionPolicy(Policy):
         )
 
     def check(self, observation: Any, carry: VisionCarry) -> Image:
-        """An image of the size that its memory is for, in colour or grey."""
+        """Check an image: of the size that its memory is for, in colour or grey."""
         channels = 1 if np.ndim(observation) == 3 and np.shape(observation)[2] == 1 else 3
         height, width = carry.frames.shape[1:]
         return check_image(observation, (height, width, channels))
@@ -131,9 +131,9 @@ class VisionPolicy(Policy):
     def encode(
         self, observation: Image, carry: VisionCarry
     ) -> tuple[Float[Array, "M D"], VisionCarry, Trace]:
-        """A new code."""
+        """Compute a new code."""
         image = observation.astype(jnp.float32)
-        # Whole numbers, as the authors' agents saw them
+        # Whole numbers, as the authors' agents received them
         grey = jnp.floor(image @ _LUMA) if image.shape[-1] == 3 else image[..., 0]
         frames = jnp.where(carry.fresh, grey, jnp.concatenate([carry.frames[1:], grey[None]]))
         return self.look_at(frames, carry._replace(fresh=jnp.zeros((), bool)))
@@ -141,14 +141,14 @@ class VisionPolicy(Policy):
     def look_at(
         self, frames: Float[Array, "F H W"], carry: VisionCarry
     ) -> tuple[Float[Array, "M D"], VisionCarry, Trace]:
-        """A new code from frames that are already grey and stacked, 0 to 255."""
+        """Compute a new code from frames that are already grey and stacked, 0 to 255."""
         new, attention = self.layer(frames / 255, carry.action)
         return new, carry._replace(frames=frames), Trace(attention=attention)
 
     def decide(
         self, features: Float[Array, "M D"], carry: VisionCarry
     ) -> tuple[Outputs, VisionCarry]:
-        """Mix it with the old code, read, remember, act."""
+        """Mix the new code with the old one, read it, advance the LSTM, compute the outputs."""
         code = (1 - carry.kept) * features + carry.kept * carry.code
         memory = self.lstm(self.reader(code), carry.memory)
         outputs = self.output(memory.hidden)
@@ -159,13 +159,13 @@ class VisionPolicy(Policy):
         return outputs, carry._replace(code=code, kept=kept, memory=memory)
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
-        """Those that its layer reads, side by side."""
+        """Return the patches that its layer reads, side by side."""
         size = self.layer.patch_size
         rows, columns = grid(height, width, size)
         return np.stack(np.divmod(np.arange(rows * columns), columns), -1) * size, size
 
     def after_action(self, carry: VisionCarry, action: Action) -> VisionCarry:
-        """The keys of the next step receive this action."""
+        """Feed back the action: the keys of the next step receive it."""
         return carry._replace(action=self.distribution.feedback(action))
 
 
@@ -176,11 +176,11 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     may_be_zero = ("hidden_rows",)
 
     num_queries: int = 1024
-    """M; a square number, if the code is voted on as an image."""
+    """M; a square number, if the code is read as an image."""
     patch_size: int = 6
     """Pixels each way; patches lie side by side."""
     num_frames: int = 4
-    """How many frames a patch remembers."""
+    """How many frames are stacked."""
     message_size: int = 16
     """Width of queries, keys and values, and so of the code."""
     position_size: int = 8
@@ -192,7 +192,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     vote_size: int = 4
     """Width of queries and keys of the importance of the places of the code."""
     top: int = 10
-    """How many places of the code it looks at."""
+    """How many places of the code it attends to."""
     reader_size: int = 32
     """Units of the layer that reads the whole code."""
     hidden_size: int = 16
@@ -205,7 +205,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     """The NLA switch."""
 
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> VisionPolicy:
-        """Draw an agent; ConfigError if `spec` is not that of images that it can look at."""
+        """Draw an agent; ConfigError if `spec` is not that of images that it can read."""
         num_actions = count_of(actions)
         keys = jax.random.split(key, 8)
         reader, num_features = self._draw_reader(keys[1], keys[2])
@@ -236,7 +236,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
         )
 
     def _draw_reader(self, *keys: Key) -> tuple[PlacesReader | WholeReader, int]:
-        """The reader, and how many features it reads."""
+        """Draw the reader; also return how many features it reads."""
         if self.reading is Reading.WHOLE:
             layer = Linear(self.num_queries * self.message_size, self.reader_size, key=keys[0])
             return WholeReader(layer), self.reader_size
@@ -251,9 +251,9 @@ class VisionAttentionNeuronConfig(PolicyConfig):
 
 
 def _size_of(spec: ObservationSpec) -> tuple[int, int]:
-    """Height and width; ConfigError if `spec` is not that of images."""
+    """Return height and width; ConfigError if `spec` is not that of images."""
     if isinstance(spec, int) or len(spec) != 3 or spec[2] not in (1, 3):
         raise ConfigError(
-            f"The agent sees images of height x width x 3 (or 1), not {in_words(spec)}."
+            f"The agent takes images of height x width x 3 (or 1), not {in_words(spec)}."
         )
     return spec[0], spec[1]

@@ -1,7 +1,7 @@
 """An agent that acts as another does, with room to learn more.
 
-What a sensor can say is bounded by the H units of its LSTM, and attention before its tanh has no higher rank
-than H or the E columns of the positional table, biases aside. `widened` adds to both.
+The features of a sensor are the H units of its LSTM, and attention before its tanh has no higher rank than
+H or the E columns of the positional table, biases aside. `widened` adds to both.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from sensorium.policies.set_policy import SetPolicy
 
 
 def widened(policy: SetPolicy, into: Policy) -> SetPolicy | None:
-    """An agent with larger LSTMs or a wider positional table, whose new units have no say at first.
+    """Make an agent with larger LSTMs or a wider positional table, whose new units have no effect at first.
 
     Args:
         policy: The agent that it is to act as.
@@ -65,7 +65,7 @@ def widened(policy: SetPolicy, into: Policy) -> SetPolicy | None:
 
 
 def _growing(layer: AttentionNeuron) -> tuple[Any, ...]:
-    """The weights that grow."""
+    """Return the weights that grow."""
     lstm = layer.lstm
     return (
         *(lstm.weight_ih, lstm.bias_ih, lstm.bias_hh),
@@ -74,7 +74,7 @@ def _growing(layer: AttentionNeuron) -> tuple[Any, ...]:
 
 
 def _fixed(policy: Policy) -> tuple[Any, list[tuple[int, ...]]] | None:
-    """What growth leaves as it is: the structure, and all sizes but H and E; None where nothing can grow."""
+    """Return what growth leaves as it is: the structure, all sizes but H and E; None if nothing can grow."""
     layer = getattr(policy, "layer", None)
     if not isinstance(layer, AttentionNeuron):
         return None
@@ -88,7 +88,7 @@ def _fixed(policy: Policy) -> tuple[Any, list[tuple[int, ...]]] | None:
 
 
 def _with_first(new: Float[Array, "more ..."], old: Float[Array, "gates ..."]) -> Array:
-    """Weights into the units of an LSTM: the old ones come first in each gate."""
+    """Merge weights into the units of an LSTM: the old ones come first in each gate."""
     units = len(old) // 4
     return _by_gate(new).at[:, :units].set(_by_gate(old)).reshape(new.shape)
 

@@ -11,26 +11,26 @@ ENV = "gym:AntBulletEnv-v0"
 
 
 def authors(episodes: int, seed: int, out: Path) -> Result:
-    """The authors' own ant agents, plain and shuffled, beside the scores that they logged."""
+    """Score the authors' own ant agents, plain and shuffled, beside the scores that they logged."""
     agents = {name: read_published(name) for name in ("ant_pi", "ant_mlp")}
     return score_tables(agents, ENV, (Identity(), Shuffle()), LOGGED, episodes, seed, out)
 
 
 def table_4(episodes: int, seed: int, out: Path) -> Result:
-    """AN Table 4: the expert, and agents that learned from it and from the reward."""
+    """Rebuild AN Table 4: the expert, and agents that learned from it and from the reward."""
     agents = present("ant-fnn", "ant-pi", "ant-pi-large", "ant-pi-evolved")
     return score_tables(agents, ENV, (Identity(), Shuffle()), AN_4, episodes, seed, out)
 
 
 def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
-    """AN Table 6, the ant's column: reshuffled in mid-episode."""
+    """Rebuild AN Table 6, the ant's column: reshuffled in mid-episode."""
     senses = tuple(Reshuffle(every) for every in (25, 50, 100, 200, 500))
     agents = present("ant-pi", "ant-pi-large", "ant-pi-evolved")
     return score_tables(agents, ENV, senses, AN_6, episodes, seed, out)
 
 
 def nla_table_3(episodes: int, seed: int, out: Path) -> Result:
-    """NLA Table 3: the ant with linear and with nonlinear attention."""
+    """Rebuild NLA Table 3: the ant with linear and with nonlinear attention."""
     agents = present("ant-pi", "ant-nla")
     paper = {**NLA_BASELINE, **NLA}
     return score_tables(agents, ENV, (Identity(), Shuffle()), paper, episodes, seed, out)

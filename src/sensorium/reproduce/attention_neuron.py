@@ -23,7 +23,7 @@ ENV = "CartPoleSwingUpHarder"
 
 
 def table_2(episodes: int, seed: int, out: Path) -> Result:
-    """AN Table 2: shuffled, doubled and noisy sensors."""
+    """Rebuild AN Table 2: shuffled, doubled and noisy sensors."""
     agents = present(
         "cartpole-fnn", "cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-best", "cartpole-nla"
     )
@@ -31,7 +31,7 @@ def table_2(episodes: int, seed: int, out: Path) -> Result:
 
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
-    """AN Table 6, CartPole's column: reshuffled in mid-episode.
+    """Rebuild AN Table 6, CartPole's column: reshuffled in mid-episode.
 
     The paper's agent was not trained for it; of ours, `cartpole-pi-reshuffle` was.
     """
@@ -41,7 +41,7 @@ def table_6(episodes: int, seed: int, out: Path) -> Result:
 
 
 def table_3(episodes: int, seed: int, out: Path) -> Result:
-    """AN Table 3: how much of each sensor a linear regression reads out of the code."""
+    """Rebuild AN Table 3: how much of each sensor a linear regression reads out of the code."""
     del out
     world = make(ENV)
     table = Table(
@@ -84,7 +84,7 @@ def table_3(episodes: int, seed: int, out: Path) -> Result:
 
 
 def figure_4(episodes: int, seed: int, out: Path) -> Result:
-    """AN Figure 4: the code over time, plain and shuffled, identical."""
+    """Rebuild AN Figure 4: the code over time, plain and shuffled, identical."""
     world, policy = make(ENV), load("cartpole-pi").policy
     for key in evaluation_keys(seed, 20):
         plain = trace_episode(policy, world, Identity(), key, 500)
@@ -93,7 +93,7 @@ def figure_4(episodes: int, seed: int, out: Path) -> Result:
     shuffled = trace_episode(policy, world, Shuffle(), key, 500)
     path = out / "figure-4.png"
     figures.codes_over_time(path, {"plain order": plain, "shuffled at reset": shuffled})
-    # Rounding grows in a swinging pole, so "identical" is said of the first second as well
+    # Rounding grows in a swinging pole, so the difference over the first second is given too
     distance = np.abs(np.asarray(plain.code) - np.asarray(shuffled.code)).max(axis=1)
     result = {
         "figure": str(path),
@@ -104,7 +104,7 @@ def figure_4(episodes: int, seed: int, out: Path) -> Result:
 
 
 def recovery(episodes: int, seed: int, out: Path) -> Result:
-    """What one shuffle in mid-episode costs, and how soon the code is right again."""
+    """Measure what one shuffle in mid-episode costs, and how soon the code is right again."""
     world, at = make(ENV), 500
     keys = evaluation_keys(seed, min(episodes, 300))
     curves = {

@@ -43,11 +43,11 @@ _UNSHUFFLED = (
     "carracing-cnn",
     "carracing-ppo",
 )
-"""Agents of AN Table 5, and ours beside them, that mind the order of patches."""
+"""Agents of AN Table 5, and ours beside them, that depend on the order of patches."""
 
 
 def authors(episodes: int, seed: int, out: Path) -> Result:
-    """The authors' own agents in our world and in Gymnasium's, beside the scores that they logged."""
+    """Score the authors' own agents in our world and in Gymnasium's, beside the scores that they logged."""
     rows, tables = [], []
     for env in (OURS, THEIRS):
         for name in ("carracing_attention_agent", "carracing_pi"):
@@ -60,7 +60,7 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
 
 
 def table_5(episodes: int, seed: int, out: Path) -> Result:
-    """AN Table 5: other backgrounds; on top of shuffled patches for agents that do not mind their order."""
+    """Rebuild AN Table 5: other backgrounds; with shuffled patches for permutation-invariant agents."""
     backgrounds = _backgrounds()
     fixed = present(*_UNSHUFFLED, needed=False)
     agents = _all_of(("carracing_pi",), *RACING_PI, needed=not fixed)
@@ -72,14 +72,14 @@ def table_5(episodes: int, seed: int, out: Path) -> Result:
 
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
-    """AN Table 6, the column of CarRacing: patches reshuffled in mid-episode."""
+    """Rebuild AN Table 6, the column of CarRacing: patches reshuffled in mid-episode."""
     agents = _all_of(("carracing_pi",), *RACING_PI)
     senses = tuple(ShufflePatches(every=every) for every in (25, 50, 100, 200, 500))
     return score_tables(agents, THEIRS, senses, AN_6, episodes, seed, out)
 
 
 def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
-    """AA Table 2: how many parameters look, and how many act."""
+    """Rebuild AA Table 2: how many parameters compute the attention, and how many act."""
     del episodes, seed, out
     table = Table(title="AA Table 2: parameters in CarRacing")
     for column in ("agent", "attention", "controller", "all"):
@@ -99,13 +99,13 @@ def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
 
 
 def aa_table_3(episodes: int, seed: int, out: Path) -> Result:
-    """AA Table 3: CarRacing as it is."""
+    """Rebuild AA Table 3: CarRacing as it is."""
     agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
     return score_tables(agents, THEIRS, (Identity(),), AA_3, episodes, seed, out)
 
 
 def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
-    """AA Table 4: changes of the world that training did not have."""
+    """Rebuild AA Table 4: changes of the world that training did not have."""
     agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
     agents |= present("carracing-cnn", "carracing-ppo", needed=False)
     senses = tuple(MODIFICATIONS[name] for name in ("colour", "bars", "blob"))
@@ -113,7 +113,7 @@ def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
 
 
 def aa_noise(episodes: int, seed: int, out: Path) -> Result:
-    """AA, its discussion: noise where the grass was, and an agent that learned there."""
+    """Rebuild AA's discussion: noise where the grass was, and an agent that was trained there."""
     trained = "carracing-noise-10"
     agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS, trained)
     senses = (MODIFICATIONS["noise"],)
@@ -122,7 +122,7 @@ def aa_noise(episodes: int, seed: int, out: Path) -> Result:
 
 
 def nla_table_4(episodes: int, seed: int, out: Path) -> Result:
-    """NLA Table 4: CarRacing with linear and with nonlinear attention; plain, and with shuffled patches."""
+    """Rebuild NLA Table 4: CarRacing with linear and with nonlinear attention, plain and shuffled."""
     forms = ("carracing-pi", "carracing-nla")
     agents = _all_of(("carracing_pi",), *forms)
     senses = (Identity(), ShufflePatches())
@@ -132,23 +132,23 @@ def nla_table_4(episodes: int, seed: int, out: Path) -> Result:
 
 
 def _left_out(*wanted: str) -> Text:
-    """Says which of the wanted agents are not in the zoo."""
+    """Name the wanted agents that are not in the zoo."""
     missing = [name for name in wanted if name not in names()]
     return Text(f"Left out, as not in the zoo: {', '.join(missing)}." if missing else "")
 
 
 def _all_of(published: tuple[str, ...], *ours: str, needed: bool = True) -> dict[str, Policy]:
-    """The authors' agents, where their weights are at hand, and those of ours that are in the zoo."""
+    """Load the authors' agents, where their weights are at hand, and those of ours that are in the zoo."""
     authors = {name: read_published(name) for name in published if _PUBLISHED in os.environ}
     return authors | present(*ours, needed=needed and not authors)
 
 
 def _together(*parts: RenderableType | None) -> Group:
-    """Those that there are, below one another."""
+    """Group the parts that there are, below one another."""
     return Group(*(part for part in parts if part is not None))
 
 
 def _backgrounds() -> list[Perturbation]:
-    """Those of the folder that SENSORIUM_BACKGROUNDS names, or else our own."""
+    """List the backgrounds of the folder that SENSORIUM_BACKGROUNDS names, or else our own."""
     source = os.environ.get("SENSORIUM_BACKGROUNDS", "scenes")
     return [Background(each) for each in each_background(source).values()]

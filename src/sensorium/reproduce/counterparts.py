@@ -38,7 +38,7 @@ _CARTPOLE_PI = (
     "cartpole-pi-reshuffle",
 )
 RACING_PI = ("carracing-pi", "carracing-pi-backgrounds")
-"""Ours of CarRacing whose patches are in any order."""
+"""Ours of CarRacing that take patches in any order."""
 AUTHORS_ATTENTION_AGENTS = ("carracing_attention_agent_2020", "carracing_attention_agent")
 """That of the paper, and the one that the authors trained a year later."""
 ATTENTION_AGENTS = ("carracing-attention-agent", "carracing-attention-agent-colours")
@@ -55,7 +55,7 @@ IMAGES = {
 
 
 def _named(scores: Row, names: Mapping[str, str]) -> Row:
-    """Those of the scores that have a name in `names` (perturbation to the paper's), by our names."""
+    """Select the scores that have a name in `names` (perturbation to the paper's), by our names."""
     return {ours: scores[theirs] for ours, theirs in names.items() if theirs in scores}
 
 
@@ -105,7 +105,7 @@ AN_4: Mapping[str, Row] = {
 """Beside AN Table 4."""
 
 AN_5: Mapping[str, Row] = {
-    # To agents that do not mind the order of patches, shuffled ones are the same as plain ones
+    # Permutation-invariant agents act on shuffled patches as on plain ones
     **dict.fromkeys(_RACING_PI, _an_table_5("Ours", shuffled=True)),
     **dict.fromkeys(_ATTENTION_AGENTS, _an_table_5("AttentionAgent", shuffled=False)),
     "carracing-netrand": _an_table_5("NetRand", shuffled=False),
@@ -157,7 +157,7 @@ LOGGED: Mapping[str, Row] = {name: LOGS.row(name) for name in LOGS.rows}
 
 
 def beside(agent: str) -> Row:
-    """All that the papers say of an agent like one of ours; nothing of one that none is like.
+    """Collect all scores in the papers of an agent like one of ours; none where there is no such agent.
 
     Where two tables have a score under the same perturbation, that of the agent's own paper counts.
     """

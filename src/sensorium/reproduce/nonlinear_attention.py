@@ -31,7 +31,7 @@ CURVE_GENERATIONS = 20
 
 
 def nla_table_2(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
-    """NLA Table 2: CartPole, plain and shuffled, for each form of the layer."""
+    """Rebuild NLA Table 2: CartPole, plain and shuffled, for each form of the layer."""
     del out
     table = Table(title=f"NLA Table 2, CartPole, {episodes} episodes")
     for column in ("layer", "parameters", "plain", "shuffled", "paper, plain"):
@@ -54,7 +54,7 @@ def nla_table_2(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
 
 
 def nla_curves(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
-    """Train every variant from several seeds and compare how soon they get anywhere.
+    """Train every variant from several seeds and compare how soon they improve.
 
     Runs are kept in `out` and resumed, so that this can be stopped and called again.
     """
@@ -64,7 +64,7 @@ def nla_curves(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
         curves[label] = []
         for offset in range(SEEDS):
             directory = out / "nla-curves" / f"{name}-{seed + offset}"
-            # One learner a seed: the best of several would hide the spread
+            # One training a seed: the best of several would hide the spread
             recipe = recipes.find(name).override(
                 {
                     "seed": seed + offset,

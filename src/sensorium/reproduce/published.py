@@ -50,12 +50,12 @@ class Table(Generic[Cell]):
             assert len(cells) == len(self.columns), f"{self.source}, {name}"
 
     def row(self, name: str) -> dict[str, Cell]:
-        """The cells of a row that are there, by their column."""
+        """Return the cells of a row that are there, by their column."""
         pairs = zip(self.columns, self.rows[name], strict=True)
         return {column: cell for column, cell in pairs if cell is not None}
 
     def column(self, name: str) -> dict[str, Cell]:
-        """The cells of a column that are there, by their row."""
+        """Return the cells of a column that are there, by their row."""
         index = self.columns.index(name)
         pairs = ((row, cells[index]) for row, cells in self.rows.items())
         return {row: cell for row, cell in pairs if cell is not None}
@@ -254,7 +254,7 @@ AA_TABLE_4_TAKE_COVER = Table(
 
 AA_FIGURE_9 = Table(
     "AA Figure 9",
-    "return in CarRacing, noise in place of its grass",  # over how many episodes it does not say
+    "return in CarRacing, noise in place of its grass",  # the number of episodes is not given
     ("score",),
     {
         "trained on grass": (Score(-58, 12),),

@@ -1,4 +1,4 @@
-"""What tables of scores have in common: agents x senses, ours beside a paper's."""
+"""What tables of scores have in common: agents x perturbations, ours beside a paper's."""
 
 import hashlib
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ Result = tuple[Any, RenderableType | None]
 
 
 def present(*wanted: str, needed: bool = True) -> dict[str, Policy]:
-    """Those of the wanted agents that are in the zoo; ConfigError if none is, and one is needed."""
+    """Load those of the wanted agents that are in the zoo; ConfigError if none is, and one is needed."""
     agents = {name: load(name).policy for name in wanted if name in names()}
     if needed and not agents:
         raise ConfigError(f"None of {', '.join(wanted)} is in the zoo; train one first.")
@@ -39,7 +39,7 @@ def score_tables(
     seed: int,
     out: Path,
 ) -> Result:
-    """Scores of every agent, each beside the paper's and compared with its own plain score.
+    """Score every agent, beside the paper and compared with its own plain score.
 
     Those in a world on the host, which take minutes each, are kept in `out`: a table that was interrupted
     goes on where it was.
@@ -48,7 +48,7 @@ def score_tables(
         agents: By their names.
         env: The world.
         perturbations: A row for each; feed-forward agents have fixed inputs and skip some.
-        paper: What the paper says, by the name of the agent.
+        paper: The paper's scores, by the name of the agent.
         episodes: Of each score.
         seed: Decides the starts and all noise.
         out: Folder of what is kept.
@@ -81,7 +81,7 @@ def score_tables(
 def _scored(
     policy: Policy, name: str, env: str, senses: Perturbation, episodes: int, seed: int, out: Path
 ) -> Scores:
-    """A score; on the host measured only if there is none yet of these weights in these episodes."""
+    """Return a score; on the host measure it only if there is none yet of these weights in these episodes."""
     if not make_world(env).on_host:
         return watched(policy, name, env, senses, episodes, seed)
     asked = (env, repr(senses), episodes, seed, repr(policy))
@@ -96,7 +96,7 @@ def _scored(
 
 
 def _kept(path: Path) -> Scores | None:
-    """The score in a file; None if there is none, or a damaged one, which is measured again."""
+    """Read the score in a file; None if there is none, or a damaged one, which is measured again."""
     try:
         return Scores.from_json(parse_json(path.read_bytes()))
     except (OSError, ValueError, KeyError, TypeError):

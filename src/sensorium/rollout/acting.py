@@ -28,7 +28,7 @@ class Actor(abc.ABC):
         episodes: Int[np.ndarray, " L"],
         observations: np.ndarray,
     ) -> Float[np.ndarray, "L A"]:
-        """One step of every lane.
+        """Take one step in every lane.
 
         Args:
             started: Lanes whose episode has just begun: their memory is to be blank.
@@ -82,7 +82,7 @@ class PolicyActor(Actor):
 def restarted(
     started: Bool[Array, " L"], blank: Callable[[], PyTree], memories: PyTree, axis: int = 0
 ) -> PyTree:
-    """The memories of L lanes, blank in those that have started.
+    """Return the memories of L lanes, blank in those that have started.
 
     Args:
         started: Which.
@@ -102,14 +102,14 @@ def restarted(
 
 
 def begin_senses(perturbation: Perturbation, key: Key, shown: ObservationSpec) -> PyTree:
-    """The state of the perturbation at the start of the episode of `key`, in a world that shows `shown`."""
+    """Draw the perturbation's state at the start of the episode of `key`, in a world that shows `shown`."""
     return perturbation.init(stream(key, "senses"), shown)
 
 
 def sense(
     perturbation: Perturbation, key: Key, time: Array, senses: PyTree, observation: Array
 ) -> tuple[Array, PyTree]:
-    """What arrives at a step of the episode of `key`, and the state of the perturbation after it."""
+    """Perturb the observation of a step of the episode of `key`; return it and the new state."""
     key = jax.random.fold_in(stream(key, "noise"), time)
     return perturbation.apply(key, senses, observation.astype(jnp.float32))
 
@@ -117,7 +117,7 @@ def sense(
 def perturb_action(
     perturbation: Perturbation, key: Key, time: Array, senses: PyTree, action: Array
 ) -> Array:
-    """The action that the world gets at a step of the episode of `key`; `senses` is the one after `sense`."""
+    """Perturb the action of a step of the episode of `key`; `senses` is the state that `sense` returned."""
     if not perturbation.perturbs_actions:
         return action
     key = jax.random.fold_in(stream(key, "action"), time)
@@ -125,7 +125,7 @@ def perturb_action(
 
 
 _Static = tuple[Policy, Perturbation, ObservationSpec]
-"""Of a policy what are no arrays, the perturbation, and what the world shows."""
+"""The policy without its arrays, the perturbation, and what the world shows."""
 
 
 @partial(jax.jit, static_argnames="static")
@@ -138,7 +138,7 @@ def _act(
     started: Bool[Array, " L"],
     observations: Array,
 ) -> tuple[Float[Array, "L A"], Memories]:
-    """One step of the perturbation and the policy of every lane."""
+    """Take one step of the perturbation and the policy in every lane."""
     architecture, perturbation, _ = static
 
     def lane(
@@ -162,7 +162,7 @@ def _blank(
     individuals: Int[Array, " L"],
     key_data: Array,
 ) -> Memories:
-    """The memories of every lane at the start of an episode."""
+    """Make the memories of every lane at the start of an episode."""
     architecture, perturbation, shown = static
 
     def lane(individual: Array, key: Array) -> Memories:
@@ -175,5 +175,5 @@ def _blank(
 
 
 def _pick(architecture: Policy, parameters: PyTree, individual: Int[Array, ""]) -> Policy:
-    """One policy of a population."""
+    """Pick one policy of a population."""
     return eqx.combine(jax.tree.map(lambda leaf: leaf[individual], parameters), architecture)

@@ -1,4 +1,4 @@
-"""Whether somebody listens at an address: JAX and Ray themselves would wait for minutes, or abort."""
+"""Check that a server answers at an address: JAX and Ray themselves would wait for minutes, or abort."""
 
 import socket
 
@@ -6,7 +6,7 @@ PATIENCE = 5.0  # seconds
 
 
 def answers(address: str) -> bool:
-    """Whether a connection to `address`, a host and a port, can be made."""
+    """Check whether a connection to `address`, a host and a port, can be made."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=PATIENCE).close()

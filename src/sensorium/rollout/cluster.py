@@ -2,7 +2,7 @@
 
 A population is cut into portions whose size depends on nothing but the world and the number of
 episodes, and each is a Ray task that runs one of the other engines in a worker of one core. A task whose
-machine dies is run again elsewhere, with the same result: neither the number of machines nor the death
+machine fails is run again elsewhere, with the same result: neither the number of machines nor the loss
 of one changes anything.
 """
 
@@ -30,7 +30,7 @@ LANES = 32
 """Episodes that a task runs at a time in a world on the host."""
 DEVICE_EPISODES = 1024
 """Episodes of a task in a world on the device."""
-_LOOK = 5.0  # seconds between looks at the head while nothing arrives
+_LOOK = 5.0  # seconds between checks of the head while nothing arrives
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +113,7 @@ class ClusterEngine(Engine):
             self._ray.shutdown()
 
     def _grid(self, policies: Policy, keys: Keys, whole: bool) -> list[list[Any]]:
-        """Results of all tasks: a row for each share of the population, of shares of the episodes."""
+        """Return all results: a row for each share of the population, of shares of the episodes."""
         parameters, static = eqx.partition(policies, eqx.is_array)
         parameters = jax.tree.map(np.asarray, parameters)
         population = jax.tree.leaves(parameters)[0].shape[0]
@@ -163,7 +163,7 @@ class ClusterEngine(Engine):
 
 
 def _run(portion: Portion) -> Any:
-    """What a task does: run a portion with an engine that its process keeps for the next."""
+    """Run a portion, in a task, with an engine that its process keeps for the next."""
     engine = _engine(portion.open_engine, portion.world)
     policies = eqx.combine(jax.tree.map(jnp.asarray, portion.parameters), portion.static)
     keys = jax.random.wrap_key_data(jnp.asarray(portion.key_data))
@@ -178,7 +178,7 @@ def _engine(open_engine: Callable[[World], Engine], world: World) -> Engine:
 
 
 def episodes_of_a_task(world: World) -> int:
-    """How many, at most."""
+    """Return how many episodes a task runs at most."""
     return LANES if world.on_host else DEVICE_EPISODES
 
 

@@ -97,7 +97,7 @@ class DeviceCollector(Collector):
         return Segment(before, transitions)
 
     def _places(self, ended: Int[np.ndarray, " E"], keys: Array) -> Iterator[tuple[Array, Array]]:
-        """The lanes that have ended, as `_restart` takes them, and a key for each."""
+        """Yield the lanes that have ended, as `_restart` takes them, and a key for each."""
         shares = num_shares(self.num_envs)
         size = self.num_envs // shares
         part = -(-size // _PARTS)
@@ -124,7 +124,7 @@ def _begin(behaviour: Behaviour, world: Environment, key: Key) -> Lane:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _begin_all(static: PyTree, world: Environment, arrays: PyTree, keys: Array) -> Lane:
-    """An episode in every lane."""
+    """Begin an episode in every lane."""
 
     def begin(keys: Array, arrays: PyTree) -> Lane:
         return jax.vmap(partial(_begin, eqx.combine(arrays, static), world))(keys)
@@ -136,7 +136,7 @@ def _begin_all(static: PyTree, world: Environment, arrays: PyTree, keys: Array) 
 def _restart(
     static: PyTree, world: Environment, arrays: PyTree, lanes: Lane, places: Array, keys: Array
 ) -> Lane:
-    """New episodes in some lanes: in those of `places`, counted from the first lane of each device."""
+    """Begin new episodes in some lanes: in those of `places`, counted from the first lane of each device."""
 
     def restart(each: tuple[Lane, Array, Array], arrays: PyTree) -> Lane:
         lanes, places, keys = each
@@ -156,7 +156,7 @@ def _run(
     numbers: Int[Array, " B"],
     keys: Array,
 ) -> tuple[Lane, Transitions]:
-    """A segment in every lane; leading axes B, T."""
+    """Run a segment in every lane; results have leading axes B, T."""
 
     def run(each: tuple[Lane, Array, Array], arrays: PyTree) -> tuple[Lane, Transitions]:
         behaviour = eqx.combine(arrays, static)
@@ -204,7 +204,7 @@ def _run_lane(
         reward = jnp.where(now.alive, reward, 0.0)
         view = behaviour.view(moment, memory.carry)
         transitions = Transitions(
-            started=jnp.zeros((), bool),  # the collector knows
+            started=jnp.zeros((), bool),  # set by the collector
             alive=now.alive,
             time=bare.time(now.world),
             earned=now.earned,

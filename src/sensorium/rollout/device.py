@@ -30,7 +30,7 @@ class Episode(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What finished episodes amount to; batched engines add leading axes."""
+    """Returns and lengths of finished episodes; batched engines add leading axes."""
 
     returns: Float[Array | np.ndarray, "..."]
     """Sum of the rewards."""
@@ -53,7 +53,7 @@ class Running(NamedTuple):
 def run_episode(
     policy: Policy, world: Environment, key: Key, together: tuple[str, ...] = ()
 ) -> Episode:
-    """One policy, one episode.
+    """Run one policy for one episode.
 
     Args:
         policy: The agent.
@@ -99,7 +99,7 @@ def run_episode(
 
 @eqx.filter_jit
 def run_episodes(policy: Policy, world: Environment, keys: Keys) -> Episode:
-    """One policy, an episode for each of R keys; results have a leading axis R."""
+    """Run one policy for an episode of each of R keys; results have a leading axis R."""
 
     def one(key: Key) -> Episode:
         return run_episode(policy, world, key, ("rollouts",))
@@ -109,7 +109,7 @@ def run_episodes(policy: Policy, world: Environment, keys: Keys) -> Episode:
 
 @eqx.filter_jit
 def run_population(policies: Policy, world: Environment, keys: Keys) -> Episode:
-    """P policies, R episodes each with the same R keys; results have leading axes P, R.
+    """Run P policies for R episodes each with the same R keys; results have leading axes P, R.
 
     Args:
         policies: A policy whose parameters have a leading axis P.

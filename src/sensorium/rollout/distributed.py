@@ -64,7 +64,7 @@ def join(address: str | None, processes: int | None, process: int | None) -> Non
 
 
 def _wait_for(address: str) -> None:
-    """Until the first process is there: JAX itself would abort, without a sentence."""
+    """Wait until the first process is there: JAX itself would abort, without a sentence."""
     if not address.rpartition(":")[2].isdigit():
         raise ConfigError(f"An address is a host and a port, got {address!r}.")
     give_up = time.monotonic() + _PATIENCE
@@ -77,7 +77,7 @@ def _wait_for(address: str) -> None:
 def _exchange(
     array: np.ndarray, *, tiled: bool = False, advice: str = "start all again with --resume"
 ) -> np.ndarray:
-    """The arrays of all processes, one under another."""
+    """Gather the arrays of all processes, one under another."""
     try:
         return process_allgather(array, tiled=tiled)
     except jax.errors.JaxRuntimeError as error:
@@ -119,7 +119,7 @@ class DistributedEngine(Engine):
         self._local.close()
 
     def _shared(self, run: Callable[[PyTree], PyTree], rows: PyTree) -> PyTree:
-        """`run(rows)`, of which every process runs an equal share; the last row fills up the last."""
+        """Compute `run(rows)`, an equal share in every process; the last row fills up the last share."""
         size = jax.tree.leaves(rows)[0].shape[0]
         share = -(-size // jax.process_count())
         first = share * jax.process_index()

@@ -36,7 +36,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def run_population(self, policies: Policy, keys: Keys) -> Episode:
-        """P policies, R episodes each with the same R keys.
+        """Run P policies for R episodes each with the same R keys.
 
         Args:
             policies: A policy whose parameters have a leading axis P.
@@ -49,19 +49,19 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
-        """One policy, an episode for each of R keys; results have a leading axis R."""
+        """Run one policy for an episode of each of R keys; results have a leading axis R."""
 
     def totals(self, policies: Policy, keys: Keys) -> Totals:
-        """Returns and steps of `run_population`, as NumPy arrays; some engines find them sooner."""
+        """Compute returns and steps of `run_population`, as NumPy arrays; some engines find them sooner."""
         episodes = self.run_population(policies, keys)
         return Totals(np.asarray(episodes.total), np.asarray(episodes.length))
 
     def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
-        """The returns alone."""
+        """Compute the returns alone."""
         return np.asarray(self.totals(policies, keys).returns)
 
     def anywhere(self, flag: bool) -> bool:
-        """Whether `flag` is true in any of the processes that run the same program."""
+        """Return whether `flag` is true in any of the processes that run the same program."""
         return flag
 
     def close(self) -> None:  # noqa: B027  # most hold nothing

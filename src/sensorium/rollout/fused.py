@@ -41,7 +41,7 @@ BatchStep = Callable[[Row, PyTree], tuple[Row, PyTree]]
 
 
 def supports(policy: Policy) -> bool:
-    """Whether there is a fused step for `policy`; others go through `device.run_population`."""
+    """Check whether there is a fused step for `policy`; others go through `device.run_population`."""
     if policy.distribution != Gaussian():
         return False
     if isinstance(policy, SetPolicy):
@@ -52,14 +52,14 @@ def supports(policy: Policy) -> bool:
 def fused_returns(
     policies: Policy, world: Environment, keys: Keys, block_episodes: int = 512
 ) -> Float[Array, "P R"]:
-    """The returns of `fused_totals`."""
+    """Compute the returns of `fused_totals`."""
     return jnp.asarray(fused_totals(policies, world, keys, block_episodes).returns)
 
 
 def fused_totals(
     policies: Policy, world: Environment, keys: Keys, block_episodes: int = 512
 ) -> Totals:
-    """Returns and steps of P policies on R episodes each, the same R keys for all.
+    """Compute returns and steps of P policies on R episodes each, the same R keys for all.
 
     Args:
         policies: A policy whose parameters have a leading axis P.
@@ -138,7 +138,7 @@ class _Running(NamedTuple):
 
 
 def _batch_last(policies: Policy, num_sensors: int, num_rollouts: int) -> tuple[PyTree, BatchStep]:
-    """Initial carry and step of P stacked policies, batch last."""
+    """Make the initial carry and the step of P stacked policies, batch last."""
     size = jax.tree.leaves(policies)[0].shape[0]
     if isinstance(policies, FeedForwardPolicy):
         scales = jnp.asarray(policies.input_scales)[:, None, None]
@@ -150,7 +150,7 @@ def _batch_last(policies: Policy, num_sensors: int, num_rollouts: int) -> tuple[
 
     assert isinstance(policies, SetPolicy)
     layer = policies.layer
-    assert isinstance(layer, AttentionNeuron)  # `supports` said so
+    assert isinstance(layer, AttentionNeuron)  # checked by `supports`
     hidden_size = layer.lstm.weight_hh.shape[-1]
     blank = jnp.zeros((num_sensors, size, num_rollouts))
     carry = (
@@ -203,7 +203,7 @@ def _lstm(
 
 
 def _fold_attention(layer: AttentionNeuron) -> Callable[[Sequence[Row]], list[Row]]:
-    """From what the sensors say to the M rows of attention weights, each (N, P, R)."""
+    """Return a function from LSTM outputs to the M rows of attention weights, each (N, P, R)."""
     queries = jnp.swapaxes(eqx.filter_vmap(AttentionNeuron.queries)(layer), 1, 2)  # (P, M, D)
     factor = layer.key_weight.shape[-2] ** -0.5 if layer.scale else 1.0
     if layer.nonlinear_keys is None:
@@ -251,7 +251,7 @@ def _control(controller: Controller, inputs: list[Row]) -> list[Row]:
 
 
 def _dot(weights: Float[Array, "P terms"], rows: Sequence[Row]) -> Row:
-    """`Σ weights[:, i] * rows[i]`, unrolled."""
+    """Compute `Σ weights[:, i] * rows[i]`, unrolled."""
     products = [weights[:, index, None] * row for index, row in enumerate(rows)]
     return functools.reduce(jnp.add, products)
 
@@ -261,7 +261,7 @@ def _sigmoid(row: Row) -> Row:
 
 
 def _tanh(row: Array) -> Array:
-    """Tanh to 3e-7: the rational approximation that XLA uses too, without its branch for tiny values.
+    """Compute tanh to 3e-7 by XLA's rational approximation, without its branch for tiny values.
 
     Most of a step is spent in tanh; this takes half the time of `jnp.tanh`.
     """

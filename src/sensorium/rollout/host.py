@@ -99,7 +99,7 @@ class HostEngine(Engine):
     def transcribe(
         self, make_actor: Callable[[], Actor], seeds: Int[np.ndarray, " E"]
     ) -> Transcript:
-        """Write down what an agent of any make sees and does.
+        """Record the observations and actions of an agent of any make.
 
         Args:
             make_actor: Makes an actor; called once for each group of lanes.
@@ -121,7 +121,7 @@ class HostEngine(Engine):
     def _play(self, make_actor: Callable[[], Actor], run: "_Run") -> None:
         if not self._pools:
             self._open()
-        half = min(self._lanes // 2, (run.episodes + 1) // 2)  # nobody acts where nothing runs
+        half = min(self._lanes // 2, (run.episodes + 1) // 2)  # no lanes without an episode
         groups = [
             _Group(pool, make_actor(), self.world, run, lanes=half, first_lane=place * half)
             for place, pool in enumerate(self._pools)
@@ -140,7 +140,7 @@ class HostEngine(Engine):
         return jax.tree.map(lambda leaf: leaf[0], self.run_population(as_population(policy), keys))
 
     def open_pool(self, num_envs: int, wrap: WrapEnv | None = None) -> PoolVectorEnv:
-        """Environments for a trainer to step, perhaps wrapped; closed with the engine.
+        """Open environments for a trainer to step, perhaps wrapped; they are closed with the engine.
 
         The same arguments give the same ones again.
         """
@@ -210,7 +210,7 @@ class _Group:
 
     @property
     def busy(self) -> bool:
-        """Whether there are episodes to run."""
+        """Return whether there are episodes to run."""
         return bool(self._due.any() or self._running.any())
 
     def start(self) -> None:
@@ -302,11 +302,11 @@ class _Group:
 
 
 def _totals(run: _Run) -> Float[np.ndarray, " E"]:
-    """The returns; infinite where float32 does not hold them."""
+    """Compute the returns; infinite where float32 does not hold them."""
     with np.errstate(over="ignore"):
         return run.rewards.sum(axis=1, dtype=np.float64).astype(np.float32)
 
 
 def seeds_of(keys: Keys) -> Int[np.ndarray, " R"]:
-    """The seed of the environment that each key stands for."""
+    """Return the seed of the environment that each key stands for."""
     return np.asarray(jax.vmap(lambda key: jax.random.bits(key) >> 1)(keys)).astype(np.int64)

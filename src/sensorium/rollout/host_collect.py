@@ -112,7 +112,7 @@ class HostCollector(Collector):
         return Segment(before, transitions._replace(next_view=next_view))
 
     def _readings(self, shown: np.ndarray) -> np.ndarray:
-        """Images stay bytes, all else becomes float32."""
+        """Keep images as bytes; convert all else to float32."""
         return shown if shown.dtype == np.uint8 and shown.ndim == 4 else shown.astype(np.float32)
 
     def _advise(self, started: Bool[Any, " B"]) -> Float[Any, "B A"]:
@@ -151,7 +151,7 @@ class HostCollector(Collector):
         return self._reset(lost) if lost.any() else shown
 
     def _count_losses(self, infos: dict[str, object]) -> Bool[Any, " B"]:
-        """Which environments are gone with their worker; an episode that is lost ends there."""
+        """Find the environments that are gone with their worker; an episode that is lost ends there."""
         lost = np.broadcast_to(np.asarray(infos.get("lost", False)), self._started.shape)
         self._losses += bool(lost.any())
         if self._losses > _ATTEMPTS:
@@ -164,7 +164,7 @@ class HostCollector(Collector):
 
 @eqx.filter_jit
 def _blank(behaviour: Behaviour, world: HostWorld, keys: Array) -> Memory:
-    """The memory of every lane at the start of an episode."""
+    """Make the memory of every lane at the start of an episode."""
     return jax.vmap(lambda key: blank_memory(behaviour, world, key))(keys)
 
 
@@ -180,7 +180,7 @@ def _act(
     key: Key,
     held: Array,
 ) -> tuple[Float[Array, "B A"], Float[Array, "B F"], PyTree, Memory]:
-    """One step of the perturbation and the behaviour in every lane: actions, views, records, memories."""
+    """Step perturbation and behaviour in every lane: actions, views, records, memories."""
     perturbation, count = world.perturbation, len(shown)
     keys = jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(jax.random.split(key, count))
     memory = restarted(started, lambda: _blank(behaviour, world, keys[0]), memory)
@@ -206,7 +206,7 @@ def _view(
     key: Key,
     held: Array,
 ) -> Float[Array, "B F"]:
-    """What a critic reads of what is shown after the step of `key`."""
+    """Compute what a critic reads of what is shown after the step of `key`."""
     count = len(shown)
 
     def lane(number: Array, key: Key, held: Key, memory: Memory, shown: Array) -> Array:

@@ -33,7 +33,7 @@ _Made = TypeVar("_Made")
 
 @dataclasses.dataclass(frozen=True)
 class EngineConfig:
-    """Which machinery runs the episodes. No result depends on it, but for the last digits on a cluster."""
+    """Which engine runs the episodes. No result depends on it, but for the last digits on a cluster."""
 
     kind: Literal["auto", "ray", "jax"] = "auto"
     """`auto` is what the world needs, on this machine; `ray` is a Ray cluster; `jax` shares the population
@@ -80,7 +80,7 @@ def make_world(
 
 
 def _plain(name: str) -> str:
-    """A name as it may have been meant: without what stands before an id of Gymnasium, spaces and colons."""
+    """Strip what stands before an id of Gymnasium, spaces and colons: the name that may have been meant."""
     name = name.strip(_AROUND)
     while name.casefold().startswith(_ON_HOST):
         name = name[len(_ON_HOST) :].strip(_AROUND)
@@ -88,7 +88,7 @@ def _plain(name: str) -> str:
 
 
 def _unknown_world(name: str) -> UnknownNameError:
-    """The error for a name of no world, or of one of Gymnasium without `gym:` before it."""
+    """Build the error for a name of no world, or of one of Gymnasium without `gym:` before it."""
     meant, ids = _plain(name), env_ids()
     if meant in ids or ":" in meant or bullet.knows(meant):
         return UnknownNameError(f"There is no world {name!r}; did you mean {_ON_HOST + meant!r}?")
@@ -107,7 +107,7 @@ def _unknown_world(name: str) -> UnknownNameError:
 
 
 def check_world_name(name: str) -> None:
-    """UnknownNameError if `name` is neither a registered world nor one on the host; opens nothing."""
+    """Raise UnknownNameError if `name` is neither a registered world nor one on the host; open nothing."""
     if not name.startswith(_ON_HOST) and name not in WORLDS:
         raise _unknown_world(name)
 
@@ -115,7 +115,7 @@ def check_world_name(name: str) -> None:
 def by_kind(
     world: World, device: Callable[[Environment], _Made], host: Callable[[HostWorld], _Made]
 ) -> _Made:
-    """What `device` makes of a world on the device, or `host` of one on the host.
+    """Return what `device` makes of a world on the device, or `host` of one on the host.
 
     Only this module tells the two kinds apart: others ask the world, or call this or `require_device`.
     """
@@ -126,7 +126,7 @@ def by_kind(
 
 
 def require_device(world: World, otherwise: str) -> Environment:
-    """The world, if it is on the device; ConfigError that says `otherwise` if it is not."""
+    """Return the world, if it is on the device; ConfigError with the sentence `otherwise` if it is not."""
     if not isinstance(world, Environment):
         raise ConfigError(otherwise)
     return world
@@ -141,7 +141,7 @@ def open_collector(
     cut_first: bool = True,
     expert: Actor | EnvExpert | None = None,
 ) -> Collector:
-    """Lanes in the world of an engine, to collect transitions from.
+    """Open lanes in the world of an engine, to collect transitions from.
 
     Args:
         engine: Runs the world on this machine.
@@ -168,7 +168,7 @@ def open_collector(
 
 
 def perturbed(world: World, perturbation: Perturbation) -> World:
-    """The world behind another perturbation."""
+    """Put a world behind another perturbation."""
     return by_kind(
         world,
         lambda device: Perturbed(device.unperturbed, perturbation),
@@ -177,7 +177,7 @@ def perturbed(world: World, perturbation: Perturbation) -> World:
 
 
 def truth_size(world: World) -> int:
-    """How many numbers `Moment.truth` of a world has; 0 if there is none."""
+    """Count the numbers of `Moment.truth` of a world; 0 if there is none."""
 
     def on_device(world: Environment) -> int:
         state = jax.eval_shape(
@@ -192,11 +192,11 @@ def truth_size(world: World) -> int:
 
 
 def open_engine(world: World, config: EngineConfig | None = None) -> Engine:
-    """The engine for a world.
+    """Open the engine for a world.
 
     Args:
         world: From `make_world`.
-        config: Which machinery; by default whatever the world needs.
+        config: Which engine; by default the one that the world needs.
 
     Raises:
         ConfigError: The settings do not fit the world.
@@ -221,7 +221,7 @@ def open_engine(world: World, config: EngineConfig | None = None) -> Engine:
 
 
 def task_engine(world: World) -> Engine:
-    """The engine of a task of a cluster, which has one core."""
+    """Open the engine of a task of a cluster, which has one core."""
     return by_kind(world, DeviceEngine, lambda host: HostEngine(host, workers=0, lanes=LANES))
 
 

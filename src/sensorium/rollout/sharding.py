@@ -1,4 +1,4 @@
-"""One population over all devices of this machine: CPU cores that XLA sees as devices, or GPUs."""
+"""One population over all devices of this machine: CPU cores as devices of XLA, or GPUs."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ _SHARE = "share"
 
 
 def use_all_cores(num_devices: int | None = None) -> None:
-    """Let XLA see each core of a CPU as a device of its own, and use its widest vectors.
+    """Make each core of a CPU a device of XLA, and use its widest vectors.
 
     Call before anything uses JAX; once JAX is running it keeps what it has. Settings that are already
     in `XLA_FLAGS` stay. Machines with other accelerators are not affected.
@@ -39,7 +39,7 @@ def use_all_cores(num_devices: int | None = None) -> None:
 
 
 def usable_cores() -> int:
-    """How many cores this process may use; on systems that do not tell, how many there are."""
+    """Count the cores that this process may use; on systems that do not tell, those that there are."""
     if hasattr(os, "process_cpu_count"):  # from Python 3.13 on
         return os.process_cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):  # not on macOS
@@ -48,12 +48,12 @@ def usable_cores() -> int:
 
 
 def this_machine() -> str:
-    """The machine in words, beside figures that depend on it: `"x86_64, 2 cores"`."""
+    """Describe the machine in words, beside figures that depend on it: `"x86_64, 2 cores"`."""
     return f"{platform.machine()}, {usable_cores()} cores"
 
 
 def why_jax_failed(error: Exception) -> str | None:
-    """A sentence for what the machine, and not the program, is to blame for; None for anything else."""
+    """Explain an error that the machine, and not the program, is to blame for; None for any other."""
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
         return "There is not enough memory for that: ask for fewer at a time."
     try:
@@ -104,8 +104,8 @@ def over_devices(
 def each_share(function: Callable[..., PyTree], lanes: PyTree, *shared: PyTree) -> PyTree:
     """Apply `function` to equal shares of some lanes, one share on each device.
 
-    What they make together, such as the mean of gradients, is for NumPy to work out: devices of a CPU that
-    wait for one another hold the threads that they wait for, and one day do so for ever.
+    Reductions over the shares, such as the mean of gradients, are left to NumPy: devices of a CPU that wait
+    for one another hold the threads that they wait for, and can deadlock.
 
     Args:
         function: From arrays with a last axis of any length to anything, such as means over it.
@@ -130,24 +130,24 @@ def each_share(function: Callable[..., PyTree], lanes: PyTree, *shared: PyTree) 
 
 
 def num_shares(rows: int) -> int:
-    """Over how many devices `over_devices` and `each_share` divide so many rows."""
+    """Return over how many devices `over_devices` and `each_share` divide so many rows."""
     return max(count for count in range(1, len(jax.local_devices()) + 1) if rows % count == 0)
 
 
 def _mesh(rows: int) -> Mesh:
-    """As many devices as can share so many rows equally."""
+    """Make a mesh of as many devices as can share so many rows equally."""
     return Mesh(jax.local_devices()[: num_shares(rows)], (_SHARE,))
 
 
 @eqx.filter_jit
 def returns_of_population(policies: Policy, world: Environment, keys: Keys) -> Float[Array, "P R"]:
-    """The returns of `totals_of_population`."""
+    """Compute the returns of `totals_of_population`."""
     return jnp.asarray(totals_of_population(policies, world, keys).returns)
 
 
 @eqx.filter_jit
 def totals_of_population(policies: Policy, world: Environment, keys: Keys) -> Totals:
-    """Returns and steps of P policies on R episodes each, computed on all devices.
+    """Compute returns and steps of P policies on R episodes each, on all devices.
 
     The result does not depend on the number of devices.
 
@@ -169,7 +169,7 @@ def totals_of_population(policies: Policy, world: Environment, keys: Keys) -> To
 
 @eqx.filter_jit
 def episodes_of_policy(policy: Policy, world: Environment, keys: Keys) -> Episode:
-    """One policy, an episode for each of R keys, computed on all devices; results have a leading axis R.
+    """Run one policy for an episode of each of R keys, on all devices; results have a leading axis R.
 
     The result does not depend on the number of devices.
     """

@@ -43,7 +43,7 @@ class Moment(NamedTuple):
     """Of the lane, the same for the whole segment."""
 
     def held_key(self, steps: int) -> Key:
-        """A key that stays the same for `steps` steps of the segment, for noise that is held."""
+        """Derive a key that stays the same for `steps` steps of the segment, for noise that is held."""
         return jax.random.fold_in(self.key, self.step // steps)
 
 
@@ -52,18 +52,18 @@ class Behaviour(eqx.Module):
 
     @abc.abstractmethod
     def initial_carry(self, world: World) -> PyTree:
-        """The memory at the start of an episode."""
+        """Make the memory at the start of an episode."""
 
     @abc.abstractmethod
     def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, PyTree]:
-        """One step of one lane.
+        """Take one step in one lane.
 
         Returns:
             The action, the new carry, and what to record of the step.
         """
 
     def view(self, moment: Moment, carry: PyTree) -> Float[Array, " F"]:
-        """What a critic reads of a moment; the default is the true state."""
+        """Compute what a critic reads of a moment; the default is the true state."""
         del carry
         return moment.truth
 
@@ -128,7 +128,7 @@ class Collector(abc.ABC):
 
     @abc.abstractmethod
     def collect(self, behaviour: Behaviour, num_steps: int, key: Key) -> Segment:
-        """The next `num_steps` steps of all lanes.
+        """Collect the next `num_steps` steps of all lanes.
 
         Args:
             behaviour: Acts; of the same structure in all calls.
@@ -138,7 +138,7 @@ class Collector(abc.ABC):
 
 
 def as_numpy(memory: Memory) -> Memory:
-    """A copy in the memory of the host."""
+    """Copy a memory to the host."""
 
     def copied(leaf: Array) -> np.ndarray:
         if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
@@ -149,7 +149,7 @@ def as_numpy(memory: Memory) -> Memory:
 
 
 def blank_memory(behaviour: Behaviour, world: World, key: Key) -> Memory:
-    """The memory at the start of an episode."""
+    """Make the memory at the start of an episode."""
     senses = world.perturbation.init(key, world.raw_observation_spec)
     return Memory(behaviour.initial_carry(world), senses)
 

@@ -9,7 +9,7 @@ four of blue, in steps of 17, which are enough for the curbs. All else is grass,
 which is grey.
 
 Colours are those of the frame, not of the window: pygame scales down in whole numbers and cuts off fractions,
-so each comes out darker by `LOSS`. An agent can learn to tell 102 from 104 and be lost where both are 100.
+so each comes out darker by `LOSS`. An agent can learn to tell 102 from 104 and fail where both are 100.
 One difference is left: a tile that has been driven over turns to the darkest of the three greys.
 """
 
@@ -62,7 +62,7 @@ def paint(track: Track) -> Canvas:
 
 
 def corner(level: Any) -> tuple[Any, Any]:
-    """Row and column of a level's first texel; works for traced levels."""
+    """Return row and column of a level's first texel; works for traced levels."""
     if isinstance(level, int):
         return (0, 0) if level == 0 else (_SIZE, _SIZE - (_SIZE >> (level - 1)))
     column = jnp.where(level == 0, 0, _SIZE - (2 * _SIZE >> level))
@@ -72,7 +72,7 @@ def corner(level: Any) -> tuple[Any, Any]:
 def look_up(
     canvas: Canvas, level: Int[Array, ""], x: Float[Array, "..."], y: Float[Array, "..."]
 ) -> UInt16[Array, "..."]:
-    """The texels under places of the world.
+    """Look up the texels under places of the world.
 
     Args:
         canvas: From `paint`.
@@ -92,7 +92,7 @@ def look_up(
 
 
 def colours(texels: UInt16[Array, "..."]) -> tuple[Array, Array, Array]:
-    """Red, green and blue of texels, from 0 to 255."""
+    """Compute red, green and blue of texels, from 0 to 255."""
     texels = texels.astype(jnp.uint32)
     green = texels & 255
     ground = jnp.where(green <= int(_ROADS.max()), green, int(_OTHER))
@@ -104,13 +104,13 @@ def colours(texels: UInt16[Array, "..."]) -> tuple[Array, Array, Array]:
 
 
 def level_of(pixel: Float[Array, ""]) -> Int[Array, ""]:
-    """The level for pixels of that width in m."""
+    """Return the level for pixels of that width in m."""
     return jnp.clip(jnp.round(jnp.log2(pixel / _PIXEL)), 0, LEVELS - 1).astype(jnp.int32)
 
 
 @functools.cache
 def _grass_shares(level: int) -> np.ndarray:
-    """How far each row (or column) lies in a row of light patches, and -1 outside of the world."""
+    """Compute how far each row (or column) lies in a row of light patches, and -1 outside of the world."""
     size, texel, width = _SIZE >> level, TEXEL * 2**level, _PIXEL * 2**level
     place = (np.arange(size) + 0.5) * texel - size * texel / 2
     # Light from 0 to one side, dark from there to two
@@ -128,7 +128,7 @@ def _grass(level: int) -> UInt16[Array, "S S"]:
 
 
 class _Outline(NamedTuple):
-    """What a tile looks like. Lines are (..., 3): m that (x, y, 1) is beyond them."""
+    """Edges and colours of a tile. Lines are (..., 3): m that (x, y, 1) is beyond them."""
 
     end: Float[Array, "... 3"]
     """Ahead of the line where the tile before begins, which is where this one ends."""
@@ -149,13 +149,13 @@ class _Outline(NamedTuple):
 
 
 def _outlines(track: Track) -> _Outline:
-    """Of all tiles."""
+    """Compute the outlines of all tiles."""
     sine, cosine = jnp.sin(track.heading), jnp.cos(track.heading)
     ahead = _line(track.middle, jnp.stack([-sine, cosine], -1))
     rightward = jnp.stack([cosine, sine], -1)
 
     def right_of(offset: Float[Array, " K"]) -> Float[Array, "K 3"]:
-        """To the right of the line along a tile, `offset` m to the right of its middle."""
+        """Return the line along a tile, `offset` m to the right of its middle; beyond it is to the right."""
         begins = track.middle + offset[:, None] * rightward
         ends = track.middle[track.previous] + offset[:, None] * rightward[track.previous]
         along = begins - ends
@@ -183,19 +183,19 @@ def _line(through: Float[Array, "K 2"], normal: Float[Array, "K 2"]) -> Float[Ar
 
 
 def _patch(level: int) -> int:
-    """Texels across that a tile may touch."""
+    """Count the texels across that a tile may touch."""
     return int(np.ceil((_REACH + 2 * _PIXEL * 2**level) / (TEXEL * 2**level)))
 
 
 def _first_texel(middle: Float[Array, "K 2"], level: int) -> Int[Array, "K 2"]:
-    """Row and column where the patch of each tile begins."""
+    """Find row and column where the patch of each tile begins."""
     size, patch = _SIZE >> level, _patch(level)
     first = jnp.round(middle[:, ::-1] / (TEXEL * 2**level) + (size - patch) / 2)
     return jnp.clip(first.astype(jnp.int32), 0, size - patch)
 
 
 def _paint_tile(canvas: Canvas, level: int, first: Int[Array, "2"], outline: _Outline) -> Canvas:
-    """Road and curb of one tile, blended with what is there."""
+    """Paint road and curb of one tile, blended with what is there."""
     texel, width, size = TEXEL * 2**level, _PIXEL * 2**level, _SIZE >> level
     patch, (above, left) = _patch(level), corner(level)
     begin = (first[0] + above, first[1] + left)
@@ -207,7 +207,7 @@ def _paint_tile(canvas: Canvas, level: int, first: Int[Array, "2"], outline: _Ou
         return x * line[0] + y * line[1] + line[2]
 
     def share(line: Float[Array, "3"]) -> Array:
-        """How much of a texel's filter is beyond."""
+        """Compute how much of a texel's filter is beyond."""
         return jnp.clip(0.5 + beyond(line) / width, 0, 1)
 
     inside = (beyond(outline.end) >= 0) & (beyond(outline.begin) < 0)

@@ -1,7 +1,7 @@
 """Which tiles the wheels of CarRacing touch.
 
 A wheel and a tile are convex: they overlap unless a line along an edge of one of them parts them. Only a few
-tiles need to be looked at: a map of the playfield, made once for each track, tells which ones are near.
+tiles need to be checked: a map of the playfield, made once for each track, tells which ones are near.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ _FINE = 4  # parts of a square metre to which distances are compared
 
 
 class Road(NamedTuple):
-    """A track, ready to be driven on."""
+    """A track, prepared for tests of contact."""
 
     size: Int[Array, ""]
     """How many tiles there are."""
@@ -61,7 +61,7 @@ def survey(track: Track) -> Road:
 
 
 def nearby(road: Road, car: Car) -> Int[Array, "2 L"]:
-    """The 10 lines between tiles around the car, on each of two stretches of the road that may be near."""
+    """Find the 10 lines between tiles around the car, on each of two stretches of road that may be near."""
     cell = [
         jnp.clip((place / _CELL + _CELLS / 2).astype(jnp.int32), 0, _CELLS - 1)
         for place in (car.y, car.x)
@@ -71,7 +71,7 @@ def nearby(road: Road, car: Car) -> Int[Array, "2 L"]:
 
 
 def touched(road: Road, car: Car) -> tuple[Int[Array, " C"], Bool[Array, "C 4"]]:
-    """Tiles that may be touched, and which wheel does touch which.
+    """Find the tiles that may be touched, and which wheel touches which.
 
     Returns:
         C = 18 tiles, all different, and for each of them which wheels touch it.
@@ -82,7 +82,7 @@ def touched(road: Road, car: Car) -> tuple[Int[Array, " C"], Bool[Array, "C 4"]]
 
 
 def _overlap(lines: Float[Array, "4 S L"], car: Car) -> Bool[Array, "S L-1 4"]:
-    """Whether wheels overlap the tiles between lines, along S stretches of the road."""
+    """Check whether wheels overlap the tiles between lines, along S stretches of the road."""
     x, y, sine, cosine = (values[..., None] for values in lines)
     wheel_x = jnp.stack([wheel.x for wheel in car.wheels])
     wheel_y = jnp.stack([wheel.y for wheel in car.wheels])
@@ -91,7 +91,7 @@ def _overlap(lines: Float[Array, "4 S L"], car: Car) -> Bool[Array, "S L-1 4"]:
     half_width, radius = WHEEL_HALF
 
     def reach(normal_x: Array, normal_y: Array) -> Array:
-        """How far a wheel stretches from its centre in that direction."""
+        """Compute how far a wheel stretches from its centre in that direction."""
         right = normal_x * wheel_cosine + normal_y * wheel_sine
         ahead = normal_y * wheel_cosine - normal_x * wheel_sine
         return half_width * jnp.abs(right) + radius * jnp.abs(ahead) + _SKIN

@@ -5,7 +5,7 @@ four hinges, in closed form. Box2D solves for the impulses in the hinges by 180 
 converge, so here the conserved momenta give the velocities after the impulses at once:
 
 - each wheel sits at its hinge, so it adds a point mass there, and its own inertia to the hull's rotation;
-- a hinge's motor is strong enough to turn its wheel against the hull just as fast as it wants to;
+- a hinge's motor is strong enough to turn its wheel against the hull just as fast as it is set to;
 - a hinge at its limit turns no further, and turns back only once the motor has taken back what it had
   pushed against the limit: Box2D lets it push anew in each of its sweeps (`Car.strain`).
 
@@ -124,7 +124,7 @@ class Car(NamedTuple):
 
 
 def start(x: Scalar, y: Scalar, angle: Scalar) -> Car:
-    """A car at rest. As in Gymnasium, its wheels are not yet turned into place: the first step does that."""
+    """Make a car at rest. As in Gymnasium, only the first step turns its wheels into place."""
     zero = jnp.zeros(())
     centre = _rotate(jnp.sin(angle), jnp.cos(angle), _HULL_CENTRE)
     wheels = [
@@ -135,7 +135,7 @@ def start(x: Scalar, y: Scalar, angle: Scalar) -> Car:
 
 
 def first_step(car: Car) -> Car:
-    """The step that Gymnasium makes at the start: nothing moves, but the wheels find their hinges."""
+    """Make the step that Gymnasium makes at the start: nothing moves but wheels into their hinges."""
     limits = (jnp.zeros(()),) * 4
     _, (car, _) = jax.lax.while_loop(
         lambda now: now[1][1] & (now[0] < _POSITION_SWEEPS),
@@ -146,7 +146,7 @@ def first_step(car: Car) -> Car:
 
 
 def drive(car: Car, steer: Scalar, gas: Scalar, brake: Scalar, on_road: Bool[Array, "4"]) -> Car:
-    """One step of 1/50 s.
+    """Advance by one step of 1/50 s.
 
     Args:
         car: Before.
@@ -199,7 +199,7 @@ def _roll(wheel: Wheel, gas: Scalar | None, brake: Scalar, on_road: Flag) -> Whe
 
 
 def _hinge(car: Car, motors: Sequence[Scalar]) -> Car:
-    """Velocities after the impulses in the hinges, from the momenta before."""
+    """Compute the velocities after the impulses in the hinges, from the momenta before."""
     sine, cosine = jnp.sin(car.angle), jnp.cos(car.angle)
     arms = [_rotate(sine, cosine, arm) for arm in _ARMS]
     lever = _rotate(sine, cosine, _LEVER)
@@ -230,7 +230,7 @@ def _move(car: Car) -> Car:
 
 
 def _settle(car: Car, limits: Sequence[Scalar]) -> tuple[Car, Flag]:
-    """One sweep over the hinges that moves wheels into them, and whether any was off by too much."""
+    """Sweep once over the hinges to move wheels into them; return whether any was off by too much."""
     off = jnp.zeros((), bool)
     wheels = list(car.wheels)
     for place in _HINGES:

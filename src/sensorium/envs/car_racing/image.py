@@ -52,7 +52,7 @@ _TEXT, _TEXT_STEP = (15, 735), 23
 
 
 def zoom_of(time: Int[Array, ""]) -> Float[Array, ""]:
-    """Pixels of the window for each m, `time` frames after the start: the camera comes down for 1 s."""
+    """Return pixels of the window for each m, `time` frames after the start: the camera comes down in 1 s."""
     seconds = (time + 1) / _FRAMES_PER_SECOND
     return 0.1 * SCALE * jnp.maximum(1 - seconds, 0) + _ZOOM * jnp.minimum(seconds, 1)
 
@@ -75,12 +75,12 @@ def draw(canvas: Canvas, car: Car, time: Int[Array, ""], total: Float[Array, ""]
 
 
 def unpack(image: Packed) -> Frame:
-    """Three bytes for each pixel."""
+    """Unpack three bytes for each pixel."""
     return jax.lax.bitcast_convert_type(image, jnp.uint8)[..., :3]
 
 
 def _pack(red: Array, green: Array, blue: Array) -> UInt32[Array, "..."]:
-    """Three colours of 0 to 255 in one number."""
+    """Pack three colours of 0 to 255 into one number."""
     parts = (
         value.astype(jnp.uint32) << shift
         for value, shift in zip((red, green, blue), _SHIFTS, strict=True)
@@ -89,7 +89,7 @@ def _pack(red: Array, green: Array, blue: Array) -> UInt32[Array, "..."]:
 
 
 def _ground(canvas: Canvas, car: Car, zoom: Array) -> Packed:
-    """What lies under each pixel; black under the bar."""
+    """Look up what lies under each pixel; black under the bar."""
     rows = np.arange(PIXELS)[:, None]
     across = (np.arange(PIXELS)[None, :] + 0.5) * _ACROSS - _WIDTH / 2
     up = _HEIGHT * 3 / 4 - (rows + 0.5) * _DOWN
@@ -106,7 +106,7 @@ def _ground(canvas: Canvas, car: Car, zoom: Array) -> Packed:
 
 
 def _car(image: Packed, car: Car, zoom: Array) -> UInt32[Array, "12 8"]:
-    """Hull and wheels over the ground."""
+    """Draw hull and wheels over the ground."""
     hull, wheels = (jnp.asarray(shares) for shares in _sprites())
     near = jnp.clip((zoom / _ZOOM - 0.75) * 4, 0, 1)  # far away, it is less than a few pixels
     covered, white = hull, jnp.zeros(hull.shape)
@@ -127,12 +127,12 @@ def _car(image: Packed, car: Car, zoom: Array) -> UInt32[Array, "12 8"]:
 
 
 def _bar(car: Car, total: Array) -> list[tuple[UInt32[Array, "rows columns"], tuple[int, int]]]:
-    """Return so far, speed, spin of the wheels, steering and turning: what is drawn, and where."""
+    """Draw return so far, speed, spin of the wheels, steering and turning: return what, and where."""
     unit, step = _HEIGHT / 40, _WIDTH / 40
     bottom = _HEIGHT - unit
 
     def share(begins: Array, width: float, end: Array | float, other: Array | float) -> Array:
-        """Of each row or column, between two ends in pixels of the window, which are drawn too."""
+        """Compute the share of each row or column between two ends in pixels of the window, ends included."""
         low = jnp.floor(jnp.minimum(end, other))
         high = jnp.floor(jnp.maximum(end, other)) + 1
         covered = jnp.minimum(begins + width, high) - jnp.maximum(begins, low)
@@ -174,7 +174,7 @@ def _bar(car: Car, total: Array) -> list[tuple[UInt32[Array, "rows columns"], tu
 
 
 def _text(total: Array) -> Float[Array, "rows columns"]:
-    """Four digits of the return; of one below zero, its size."""
+    """Draw four digits of the return; of one below zero, its size."""
     value = jnp.round(jnp.abs(total)).astype(jnp.int32)
     digits = jnp.asarray(_digits())
     shown = [digits[place, value // 10 ** (3 - place) % 10] for place in range(4)]
@@ -183,7 +183,7 @@ def _text(total: Array) -> Float[Array, "rows columns"]:
 
 @functools.cache
 def _sprites() -> tuple[np.ndarray, np.ndarray]:
-    """How much of the pixels around it the car covers.
+    """Compute how much of the pixels around it the car covers.
 
     Returns:
         Shares of the hull, (12, 8), and in 255ths those of a wheel and of its stripe, for each wheel, angle
@@ -201,7 +201,7 @@ def _sprites() -> tuple[np.ndarray, np.ndarray]:
             def share(
                 low: float, high: float, centre: Any = centre, angle: float = angle
             ) -> np.ndarray:
-                """Of each pixel, of the wheel from `low` to `high` along it, in m."""
+                """Compute the share of each pixel, of the wheel from `low` to `high` along it, in m."""
                 half = WHEEL_HALF[0]
                 box = np.array([(-half, low), (half, low), (half, high), (-half, high)])
                 turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
@@ -217,14 +217,14 @@ def _sprites() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _shares(pixels: slice, size: float) -> np.ndarray:
-    """How much of each pixel of the frame each of the window's rows or columns makes up."""
+    """Compute how much of each pixel of the frame each of the window's rows or columns makes up."""
     begins = np.arange(pixels.start, pixels.stop)[:, None] * size
     window = np.arange(int(pixels.start * size), int(np.ceil(pixels.stop * size)))[None, :]
     return np.clip(np.minimum(begins + size, window + 1) - np.maximum(begins, window), 0, 1) / size
 
 
 def _fill(polygon: np.ndarray) -> np.ndarray:
-    """Pixels of the window around the car in a convex polygon.
+    """Find the pixels of the window around the car in a convex polygon.
 
     As pygame fills it: corners are cut to whole pixels, edges are included.
     """
@@ -241,7 +241,7 @@ def _fill(polygon: np.ndarray) -> np.ndarray:
 
 
 def _stripe(phase: float) -> tuple[float, float] | None:
-    """Where the white stripe of a wheel begins and ends, in parts of its radius; None on the far side."""
+    """Find where a wheel's white stripe begins and ends, in parts of its radius; None on the far side."""
     angles = np.array([phase, phase + 1.2])
     ends = np.where(np.sin(angles) > 0, np.sign(np.cos(angles)), np.cos(angles))
     return None if (np.sin(angles) > 0).all() else (float(ends.min()), float(ends.max()))
@@ -249,7 +249,7 @@ def _stripe(phase: float) -> tuple[float, float] | None:
 
 @functools.cache
 def _digits() -> np.ndarray:
-    """Shares of the pixels of each of four places that each digit covers: (4, 10, rows, columns)."""
+    """Compute the shares that each digit covers of the pixels of four places: (4, 10, rows, columns)."""
     segments = {  # of seven: top, the two below it, middle, the two below that, bottom
         "top": (0, 0, 20, 6), "upper left": (0, 0, 7, 16), "upper right": (13, 0, 20, 16),
         "middle": (0, 12, 20, 18), "lower left": (0, 15, 7, 30), "lower right": (13, 15, 20, 30),

@@ -25,7 +25,7 @@ ROAD_SENSORS = (
 
 
 def road_ahead(road: Road, car: Car, on_road: Bool[Array, "4"]) -> Float[Array, " F"]:
-    """Where the road goes, seen from the car, and how the car moves; all of size about 1.
+    """Compute where the road goes, relative to the car, and how the car moves; all of size about 1.
 
     Args:
         road: The track.

@@ -1,7 +1,7 @@
-"""The tracks of CarRacing: a walk from checkpoint to checkpoint, cut into tiles.
+"""The tracks of CarRacing: a path from checkpoint to checkpoint, cut into tiles.
 
-The generator of Gymnasium's `car_racing.py` as a scan: twelve checkpoints around the middle, and a walker
-of constant step and bounded turn that heads for one after the other. Its last whole lap is the track.
+The generator of Gymnasium's `car_racing.py` as a scan: twelve checkpoints around the middle, and a point
+that moves by constant steps, with bounded turns, to one after the other. Its last whole lap is the track.
 The same random numbers give the same track.
 """
 
@@ -136,7 +136,7 @@ def _checkpoints(turns: Array, radii: Array) -> tuple[Float[Array, "12 2"], Floa
 def _walk(
     now: _Walker, checkpoints: Array, angles: Array
 ) -> tuple[_Walker, tuple[Array, Array, Array]]:
-    """One step towards the next checkpoint; angle around the middle, heading and place of a point."""
+    """Move one step towards the next checkpoint; return angle around the middle, heading and place."""
     around = jnp.arctan2(now.place[1], now.place[0])
     lap = now.other_side & (around > 0)
     other_side = (now.other_side & ~lap) | (around < 0)
@@ -145,7 +145,7 @@ def _walk(
     found = jnp.any(ahead)
     target = jnp.where(found, jnp.argmax(ahead), 0)
     around = jnp.where(found, around, around - 2 * jnp.pi)
-    # The heading goes on around the circle with the walker
+    # The heading goes on around the circle with the point
     lead = now.heading - around
     turns = jnp.ceil(jnp.maximum(lead - 1.5 * jnp.pi, 0) / (2 * jnp.pi)) - jnp.ceil(
         jnp.maximum(-lead - 1.5 * jnp.pi, 0) / (2 * jnp.pi)
@@ -161,7 +161,7 @@ def _walk(
 
 
 def _curbs(heading: Float[Array, " K"], size: Array) -> Int[Array, " K"]:
-    """Which tiles have a curb: those of hard turns to one side, and the three before."""
+    """Find the tiles with a curb: those of hard turns to one side, and the three before."""
     index = jnp.arange(heading.shape[0])
 
     def back(values: Array, tiles: int) -> Array:

@@ -28,17 +28,17 @@ from sensorium.types import Action, Flag, Key, Scalar, Sensed
 
 
 class CarRacingState(NamedTuple):
-    """Where the car is, and what it has seen of the track."""
+    """The car, its track, and which tiles it has touched."""
 
     car: Car
     road: Road
-    """What is driven on: the same through an episode."""
+    """The road: the same through an episode."""
     canvas: Canvas | None
-    """What it looks like: the same through an episode; None where no images are drawn."""
+    """The painted ground: the same through an episode; None where no images are drawn."""
     image: Packed | None
     """The frame. Kept, as else XLA would draw it anew for each of its readers."""
     on_road: Bool[Array, "4"]
-    """Which wheels touched a tile when they were last looked at."""
+    """Which wheels touched a tile when that was last checked."""
     visited: Bool[Array, " K"]
     """Which tiles have been touched by a wheel."""
     unpaid: Float[Array, ""]
@@ -177,23 +177,23 @@ class CarRacing(Environment):
         return self.observe(state), state, reward, terminated, {}
 
     def observe(self, state: CarRacingState) -> Sensed:
-        """The image."""
+        """Return the image."""
         assert state.image is not None
         return unpack(state.image)
 
     def draw(self, state: CarRacingState) -> UInt8[np.ndarray, "height width 3"] | None:
-        """The image, each pixel four times as wide; None where no images are drawn."""
+        """Draw the image, each pixel four times as wide; None where no images are drawn."""
         if state.image is None:
             return None
         return np.asarray(unpack(state.image)).repeat(4, 0).repeat(4, 1)
 
     def pose(self, state: CarRacingState) -> Float[Array, "4"]:
-        """Position of the car (m), its angle and that of its front wheels (rad)."""
+        """Return the position of the car (m), its angle and that of its front wheels (rad)."""
         car = state.car
         return jnp.stack([*car.position, car.angle, car.steering])
 
     def scenery(self, state: CarRacingState) -> Float[np.ndarray, "points 2"]:
-        """The middle of the road, tile by tile."""
+        """Return the middle of the road, tile by tile."""
         return np.asarray(state.road.lines).T[: int(state.road.size), :2].astype(np.float32)
 
     def split(self, state: CarRacingState) -> tuple[Any, Any]:
@@ -206,11 +206,11 @@ class CarRacing(Environment):
         return changing._replace(road=road, canvas=canvas)
 
     def critic_features(self, state: CarRacingState) -> Float[Array, " F"]:
-        """Where the road goes and how the car moves: see `road_ahead`."""
+        """Compute where the road goes and how the car moves: see `road_ahead`."""
         return road_ahead(state.road, state.car, state.on_road)
 
     def for_training(self) -> "CarRacing":
-        """Episodes end after 20 steps in a row without reward."""
+        """Return the world whose episodes end after 20 steps in a row without reward."""
         return dataclasses.replace(self, patience=20)
 
     def _paint(self, track: Track) -> Canvas | None:
@@ -226,10 +226,10 @@ _SPEEDING_COST = 0.05  # a step, for each m/s above the limit
 
 @dataclasses.dataclass(frozen=True)
 class CarRacingRoad(CarRacing):
-    """The same world, but what arrives are the numbers of `road_ahead`: no images are drawn.
+    """The same world with the numbers of `road_ahead` as observations: no images are drawn.
 
     For experts: an agent that reads the track learns in minutes, and can then label the states of one that
-    reads images. It knows no more of the road than images show, so that it asks nothing impossible.
+    reads images. Its observation shows no more of the road than images do, so that it can be imitated.
     """
 
     roughness: float = 0.0
@@ -247,7 +247,7 @@ class CarRacingRoad(CarRacing):
     host_twin = None
 
     def for_training(self) -> "CarRacingRoad":
-        """Ends as `CarRacing.for_training` does, and restless steering and speeding cost."""
+        """Return the world that ends as `CarRacing.for_training`; restless steering and speeding cost."""
         return dataclasses.replace(self, patience=20, roughness=1.0, speed_limit=67.0)
 
     def step_env(
@@ -262,7 +262,7 @@ class CarRacingRoad(CarRacing):
         return observation, after, reward - cost, terminated, info
 
     def observe(self, state: CarRacingState) -> Sensed:
-        """Where the road goes and how the car moves."""
+        """Compute where the road goes and how the car moves."""
         return self.critic_features(state)
 
     def _paint(self, track: Track) -> None:
@@ -275,7 +275,7 @@ class CarRacingRoad(CarRacing):
 def _touch(
     state: CarRacingState, car: Car, params: Any
 ) -> tuple[Bool[Array, "4"], Bool[Array, " K"], Scalar]:
-    """Wheels on the road, tiles visited so far, and what is paid for the new ones."""
+    """Return wheels on the road, tiles visited so far, and what is paid for the new ones."""
     tiles, touches = touched(state.road, car)
     new = jnp.any(touches, 1) & ~state.visited[tiles]
     visited = state.visited.at[tiles].max(new)
