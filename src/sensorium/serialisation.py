@@ -224,7 +224,7 @@ def save_pytree(path: Path | str, tree: PyTree, header: dict[str, Any]) -> None:
     Raises:
         WriteError: The file could not be written.
     """
-    arrays = {name: np.asarray(_to_data(leaf)) for name, leaf in _named_leaves(tree)}
+    arrays = {name: np.asarray(to_data(leaf)) for name, leaf in named_leaves(tree)}
     with atomic_write(path) as file:
         file.write(safetensors_bytes(arrays, metadata={_HEADER: format_json(header)}))
 
@@ -276,13 +276,13 @@ def load_pytree(path: Path | str, like: PyTree) -> PyTree:
     Raises:
         AgentFileError: The file is damaged, or its arrays have other names, shapes or dtypes.
     """
-    wanted = dict(_named_leaves(like))
+    wanted = dict(named_leaves(like))
     with _open(path) as file:
         _check_names(path, set(file.keys()), set(wanted))
         stored = {name: file.get_tensor(name) for name in wanted}
     leaves = []
     for name, leaf in wanted.items():
-        want, have = jax.eval_shape(_to_data, leaf), stored[name]
+        want, have = jax.eval_shape(to_data, leaf), stored[name]
         if have.shape != want.shape:
             raise AgentFileError(
                 f"{path} belongs to another architecture: {name!r} is {have.dtype}"
@@ -292,7 +292,7 @@ def load_pytree(path: Path | str, like: PyTree) -> PyTree:
             raise AgentFileError(
                 f"{path} holds {name!r} as {have.dtype}, expected {want.dtype}: {_why(have, want)}."
             )
-        leaves.append(_from_data(jnp.asarray(have), leaf))
+        leaves.append(from_data(jnp.asarray(have), leaf))
     return jax.tree.unflatten(jax.tree.structure(like), leaves)
 
 
@@ -328,7 +328,8 @@ def _open(path: Path | str) -> Iterator[Any]:
         raise AgentFileError(f"Could not read {path}: {reason}.") from error
 
 
-def _named_leaves(tree: PyTree) -> list[tuple[str, Any]]:
+def named_leaves(tree: PyTree) -> list[tuple[str, Any]]:
+    """List the leaves of a tree with their names in files: their paths in the tree."""
     paths, _ = jax.tree_util.tree_flatten_with_path(tree)
     return [(jax.tree_util.keystr(path).lstrip("."), leaf) for path, leaf in paths]
 
@@ -337,9 +338,11 @@ def _is_key(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
-def _to_data(leaf: Any) -> Any:
+def to_data(leaf: Any) -> Any:
+    """Convert an array to what can be stored: random keys become their data."""
     return jax.random.key_data(leaf) if _is_key(leaf) else jnp.asarray(leaf)
 
 
-def _from_data(data: Any, like: Any) -> Any:
+def from_data(data: Any, like: Any) -> Any:
+    """Convert back from `to_data`; `like` says whether it is a random key."""
     return jax.random.wrap_key_data(data) if _is_key(like) else data

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import World
+from sensorium.serialisation import to_data
 from sensorium.types import Action, Key, PyTree, Sensed
 
 
@@ -139,13 +140,7 @@ class Collector(abc.ABC):
 
 def as_numpy(memory: Memory) -> Memory:
     """Copy a memory to the host."""
-
-    def copied(leaf: Array) -> np.ndarray:
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        return np.array(leaf)
-
-    return jax.tree.map(copied, memory)
+    return jax.tree.map(lambda leaf: np.array(to_data(leaf)), memory)
 
 
 def blank_memory(behaviour: Behaviour, world: World, key: Key) -> Memory:

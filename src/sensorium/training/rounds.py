@@ -14,11 +14,9 @@ from jaxtyping import Array, Bool, Float
 from sensorium.envs import World
 from sensorium.policies import Policy
 from sensorium.rollout import Behaviour, Moment
-from sensorium.serialisation import load_arrays, save_arrays
+from sensorium.serialisation import from_data, load_arrays, named_leaves, save_arrays
 from sensorium.training.experts import Asked, Demonstrated
 from sensorium.types import Action, PyTree, Scalar
-
-_TREES = ("received", "memory")  # of whose leaves a file has the numbers
 
 
 class Labelled(NamedTuple):
@@ -111,7 +109,7 @@ class Buffer:
         if self._size:
             self._rounds.pop(number - self._size, None)
         if self._directory is not None:
-            save_arrays(self._file(self._directory, number), to_arrays(collected))
+            save_arrays(self._file(self._directory, number), dict(named_leaves(collected)))
 
     def recall(self, end: int) -> None:
         """Read the rounds before number `end` that are not in memory."""
@@ -119,50 +117,20 @@ class Buffer:
             return
         for number in range(max(end - self._size, 0) if self._size else 0, end):
             if number not in self._rounds:
-                arrays = load_arrays(self._file(self._directory, number))
-                self._rounds[number] = from_arrays(arrays, self._structure())
+                arrays, like = load_arrays(self._file(self._directory, number)), self._structure()
+                leaves = [arrays[name] for name, _ in named_leaves(like)]
+                self._rounds[number] = jax.tree.unflatten(jax.tree.structure(like), leaves)
 
     @staticmethod
     def _file(directory: Path, number: int) -> Path:
         return directory / f"round-{number:03d}.safetensors"
 
 
-def to_arrays(collected: Round) -> dict[str, np.ndarray]:
-    """A round as named arrays."""
-    trees = zip(_TREES, (collected.labelled.received, collected.memory), strict=True)
-    return {
-        **{
-            f"{name}.{number:03d}": leaf
-            for name, tree in trees
-            for number, leaf in enumerate(jax.tree.leaves(tree))
-        },
-        "action": collected.labelled.action,
-        "expert_action": collected.labelled.expert_action,
-        "started": collected.started,
-        "alive": collected.alive,
-    }
-
-
-def from_arrays(arrays: dict[str, np.ndarray], like: Round) -> Round:
-    """Back from `to_arrays`; the structure is that of `like`."""
-    received, memory = (
-        jax.tree.unflatten(
-            jax.tree.structure(tree),
-            [arrays[name] for name in sorted(arrays) if name.startswith(f"{prefix}.")],
-        )
-        for prefix, tree in zip(_TREES, (like.labelled.received, like.memory), strict=True)
-    )
-    labelled = Labelled(received, arrays["action"], arrays["expert_action"])
-    return Round(labelled, arrays["started"], arrays["alive"], memory)
-
-
 def remembered(memory: PyTree, known: Bool[Any, " B"], blank: PyTree) -> PyTree:
     """The memories that are known, and blank ones for the others, on the last axis."""
 
     def leaf(saved: Any, blank: Array) -> Array:
-        if jax.dtypes.issubdtype(blank.dtype, jax.dtypes.prng_key):
-            saved = jax.random.wrap_key_data(saved)
-        return jnp.where(known, jnp.moveaxis(saved, 0, -1), blank)
+        return jnp.where(known, jnp.moveaxis(from_data(saved, blank), 0, -1), blank)
 
     return jax.tree.map(leaf, memory, blank)
 
