@@ -3,7 +3,9 @@
 import contextlib
 import math
 import os
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,12 +133,26 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@contextlib.contextmanager
+def _without_torch() -> Iterator[None]:
+    """Keep tensorboardX from importing PyTorch where that is installed, which takes seconds."""
+    if "torch" in sys.modules:
+        yield
+        return
+    sys.modules["torch"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules["torch"]
+
+
 class TensorBoard:
     """The same numbers for TensorBoard."""
 
     def __init__(self, directory: Path, generation: int):
         """Write to `directory`; events after `generation` of an earlier session are hidden."""
-        from tensorboardX import SummaryWriter
+        with _without_torch():
+            from tensorboardX import SummaryWriter
 
         try:
             self._writer = SummaryWriter(str(directory), purge_step=generation or None)
