@@ -28,80 +28,33 @@ from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, as_population
-from sensorium.rollout import (
-    Behaviour,
-    Engine,
-    Moment,
-    Segment,
-    open_collector,
-    perturbed,
-    truth_size,
-)
-from sensorium.training.critic import (
-    Critic,
-    Discounter,
-    RewardScale,
-    critic_inputs,
-    judge,
-    normalised,
-)
-from sensorium.training.learner import (
-    Learner,
-    Optimizer,
-    falling,
-    geometric,
-    mean_figures,
-    mean_over,
-)
-from sensorium.training.ppo import clipped_objective
-from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
+from sensorium.rollout import Behaviour, Moment, Segment, perturbed, truth_size
+from sensorium.training.actor_critic import ActorCritic, ActorCriticConfig, clipped_objective
+from sensorium.training.critic import Critic, Discounter, RewardScale, normalised
+from sensorium.training.learner import Learner, mean_figures, mean_over
+from sensorium.training.trainer import TrainingContext
 from sensorium.types import Action, Key, PyTree, Scalar
 
 
 @dataclasses.dataclass(frozen=True)
-class CoachingConfig(TrainerConfig):
+class CoachingConfig(ActorCriticConfig):
     """Settings of coaching; `num_envs` is an even number."""
 
     may_be_zero = ("copy_iterations",)
 
     student_perturbation: Perturbation = Identity()
     """What happens to the observations of the student."""
-    num_envs: int = 64
-    """Episodes side by side."""
-    num_steps: int = 64
-    """Steps of each in an iteration; then it is learned from them."""
-    num_iterations: int = 32
-    """In a generation."""
     turn: int = 8
     """Iterations after which student and coach change over: long enough for a student to get into trouble."""
     copy_iterations: int = 64
     """At the start, in which the coach copies the student; it acts in the second half of them."""
     batch_size: int = 512
     """Steps in an update."""
-    num_epochs: int = 10
-    """How often each iteration is learned from."""
     nearness: float = 0.5
     """Weight of the squared difference of the coach's actions from the student's."""
-    learning_rate: float = 3e-4
-    """Of the coach, at the start; it falls to zero along a line."""
-    critic_learning_rate: float = 1e-3
-    """Of the critic; likewise."""
-    critic_sizes: tuple[int, ...] = (128, 128)
-    """Hidden layers of the critic."""
-    discount: float = 0.99
-    """γ, for each step of the world."""
-    gae_lambda: float = 0.9
-    """λ of generalised advantage estimation."""
     clip_epsilon: float = 0.2
-    """ε: how far an update may move the probability of an action."""
     action_std: float = 0.15
-    """Standard deviation of the noise on the coach's actions, before they are squashed, at the start."""
     last_action_std: float = 0.12
-    """The same at the end; it falls by the same factor each iteration."""
-    hold_noise: int = 4
-    """Steps for which the same noise is added."""
-    max_grad_norm: float = 0.5
-    """Largest norm of a gradient."""
 
     def build(self, context: TrainingContext) -> "Coaching":
         """Set up the trainer of a coach, a policy without memory; the context's expert is its student.
@@ -198,21 +151,15 @@ class InTurns(Behaviour):
         return action, self.student.after_action(carry, action), record
 
 
-class Coaching(Trainer):
+class Coaching(ActorCritic):
     """Training of a coach for one student in one world."""
 
     def __init__(self, config: CoachingConfig, context: TrainingContext, student: Policy):
         """Set up; see `CoachingConfig.build`."""
-        self.config, self.draw, self.student = config, context.draw, student
-        self.engine: Engine = context.engine
-        self.world = perturbed(context.engine.world, config.student_perturbation)
-        self._iterations = context.generations * config.num_iterations
+        world = perturbed(context.engine.world, config.student_perturbation)
         self._batches = config.num_envs * config.num_steps // config.batch_size
-        updates = self._iterations * config.num_epochs * self._batches
-        self._optimizer, self._critic_optimizer = (
-            Optimizer(falling(rate, updates), config.max_grad_norm, eps=1e-5)
-            for rate in (config.learning_rate, config.critic_learning_rate)
-        )
+        super().__init__(config, context, world, self._batches)
+        self.student = student
 
     def init(self, key: Key) -> CoachingState:
         key, key_coach, key_critic = jax.random.split(key, 3)
@@ -225,35 +172,13 @@ class Coaching(Trainer):
             key=key,
         )
 
-    def step(self, state: CoachingState) -> tuple[CoachingState, Metrics]:
-        """`num_iterations` times: collect, learn."""
-        config = self.config
-        key, key_generation = jax.random.split(state.key)
-        state = state._replace(key=key)
-        key_lanes, key_iterations = jax.random.split(key_generation)
-        collector = open_collector(self.engine, config.num_envs, key_lanes, world=self.world)
-        discounter = Discounter(config.discount, config.num_envs)
-        figures = []
-        for number in range(config.num_iterations):
-            key_collect, key_learn = jax.random.split(jax.random.fold_in(key_iterations, number))
-            std = geometric(
-                config.action_std, config.last_action_std, state.iterations / self._iterations
-            )
-            behaviour = InTurns(
-                self.student,
-                state.coach.model,
-                self._coached(state.iterations),
-                std,
-                config.hold_noise,
-            )
-            segment = collector.collect(behaviour, config.num_steps, key_collect)
-            state, figure = self._learn(state, segment, discounter, std, key_learn)
-            figures.append(figure)
-        return state, Metrics.of([collector], mean_figures(figures))
-
     def candidates(self, state: CoachingState) -> Policy:
         """The coach."""
         return as_population(state.coach.model)
+
+    def _behaviour(self, state: CoachingState, std: Scalar) -> InTurns:
+        coached = self._coached(state.iterations)
+        return InTurns(self.student, state.coach.model, coached, std, self.config.hold_noise)
 
     def _coached(self, iterations: Int[Array, ""]) -> Bool[Array, " B"]:
         """In which lanes it is the coach's turn."""
@@ -271,21 +196,11 @@ class Coaching(Trainer):
         """Epochs over the steps of a segment."""
         config, steps = self.config, segment.transitions
         theirs = steps.record.coached & steps.alive
-        scale = discounter.update(state.scale, steps)
-        inputs, following = critic_inputs(steps, self.world.max_steps, scale)
-        advantages, targets, explained = judge(
-            state.critic.model,
-            inputs,
-            following,
-            steps.reward / np.float32(scale.deviation),
-            steps,
-            config.discount,
-            config.gae_lambda,
-        )
-        advantages = normalised(theirs, advantages)
+        judged = self._judge(state, steps, discounter)
+        advantages = normalised(theirs, judged.advantages)
         everything = jax.tree.map(
             lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]),
-            Steps(steps.record, advantages, inputs, targets, steps.alive),
+            Steps(steps.record, advantages, judged.inputs, judged.targets, steps.alive),
         )
         copying = state.iterations < config.copy_iterations
         coach, critic, figures = state.coach, state.critic, []
@@ -297,8 +212,8 @@ class Coaching(Trainer):
                 batch = jax.tree.map(lambda leaf, of=chosen: leaf[of], everything)
                 coach, critic, figure = self._update(coach, critic, batch, std, copying)
                 figures.append(figure)
-        figure = mean_figures(figures) | {"explained": explained, "action_std": std}
-        return CoachingState(coach, critic, scale, state.iterations + 1, state.key), figure
+        figure = mean_figures(figures) | {"explained": judged.explained}
+        return CoachingState(coach, critic, judged.scale, state.iterations + 1, state.key), figure
 
     @partial(jax.jit, static_argnames="self")
     def _update(

@@ -4,11 +4,6 @@ Lanes of episodes run side by side (`rollout/transitions.py`). After each segmen
 it received once more, from the memory that it had then, and gradients flow back through the whole segment.
 With `freeze_encoder` the features of each observation are computed once, when it is collected, and only what
 comes after the encoder learns: next to nothing beside looking at an image.
-
-The critic reads the true state where the world offers it, and the features of the policy where it does not;
-beside that the time, and what the episode has earned so far. It is thrown away after training.
-
-Each generation starts its episodes anew, so that a run resumes bit for bit from the state of the learner.
 """
 
 import dataclasses
@@ -24,28 +19,11 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population, features_of
-from sensorium.rollout import (
-    Behaviour,
-    Moment,
-    Segment,
-    each_share,
-    open_collector,
-    truth_size,
-)
-from sensorium.training.critic import (
-    Critic,
-    Discounter,
-    RewardScale,
-    critic_inputs,
-    judge,
-    normalised,
-    values,
-)
+from sensorium.rollout import Behaviour, Moment, Segment, each_share, truth_size
+from sensorium.training.actor_critic import ActorCritic, ActorCriticConfig, clipped_objective
+from sensorium.training.critic import Critic, Discounter, RewardScale, normalised, values
 from sensorium.training.learner import (
     Learner,
-    Optimizer,
-    falling,
-    geometric,
     mean_figures,
     mean_over,
     moving_average,
@@ -53,55 +31,26 @@ from sensorium.training.learner import (
     where,
 )
 from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
-from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
+from sensorium.training.trainer import TrainingContext
 from sensorium.types import Action, Key, PyTree, Scalar, Sensed
 
 
 @dataclasses.dataclass(frozen=True)
-class PpoConfig(TrainerConfig):
-    """Settings of PPO."""
+class PpoConfig(ActorCriticConfig):
+    """Settings of PPO; gradients flow through the `num_steps` of an iteration."""
 
     may_be_zero = ("critic_iterations",)
 
-    num_envs: int = 64
-    """Episodes side by side."""
-    num_steps: int = 64
-    """Steps of each in an iteration, through which gradients flow; then it is learned from them."""
-    num_iterations: int = 32
-    """In a generation."""
-    num_epochs: int = 10
-    """How often each iteration is learned from."""
     num_minibatches: int = 8
     """Into which the episodes of an iteration are divided, for an update each."""
-    learning_rate: float = 3e-4
-    """Of the policy, at the start; it falls to zero along a line."""
-    critic_learning_rate: float = 1e-3
-    """Of the critic; likewise."""
-    critic_sizes: tuple[int, ...] = (128, 128)
-    """Hidden layers of the critic."""
     critic_iterations: int = 4
     """At the start, in which only the critic learns: the policy may be good already."""
     freeze_encoder: bool = False
     """Leave the encoder of the policy as it is."""
-    discount: float = 0.99
-    """γ, for each step of the world."""
-    gae_lambda: float = 0.9
-    """λ of generalised advantage estimation."""
-    clip_epsilon: float = 0.4
-    """ε: how far an update may move the probability of an action."""
     entropy_coef: float = 0.0
     """Weight of the entropy of discrete actions."""
-    action_std: float = 0.3
-    """Standard deviation of the noise on continuous actions, before they are squashed, at the start."""
-    last_action_std: float = 0.1
-    """The same at the end. It falls by the same factor each iteration: left to the gradient it falls too
-    soon."""
-    hold_noise: int = 4
-    """Steps for which the same noise is added."""
     sensor_id_coef: float = 0.0
     """Weight of an auxiliary loss: each sensor learns to tell which one it is."""
-    max_grad_norm: float = 0.5
-    """Largest norm of a gradient."""
     ema_decay: float = 0.0
     """Of what is tested and kept: an exponential moving average of the policy after each iteration."""
 
@@ -194,19 +143,12 @@ class Batch(NamedTuple):
     """Of the critic."""
 
 
-class Ppo(Trainer):
+class Ppo(ActorCritic):
     """PPO of one policy in one world."""
 
     def __init__(self, config: PpoConfig, context: TrainingContext):
         """Set up; see `PpoConfig.build`."""
-        self.config, self.draw, self.engine = config, context.draw, context.engine
-        self.world: World = context.engine.world
-        self._iterations = context.generations * config.num_iterations
-        updates = self._iterations * config.num_epochs * config.num_minibatches
-        self._optimizer, self._critic_optimizer = (
-            Optimizer(falling(rate, updates), config.max_grad_norm, eps=1e-5)
-            for rate in (config.learning_rate, config.critic_learning_rate)
-        )
+        super().__init__(config, context, context.engine.world, config.num_minibatches)
 
     def init(self, key: Key) -> PpoState:
         """The policy to begin with, and a critic that knows nothing."""
@@ -225,54 +167,23 @@ class Ppo(Trainer):
             key=key,
         )
 
-    def step(self, state: PpoState) -> tuple[PpoState, Metrics]:
-        """`num_iterations` times: collect, learn."""
-        config = self.config
-        key, key_generation = jax.random.split(state.key)
-        state = state._replace(key=key)
-        key_lanes, key_iterations = jax.random.split(key_generation)
-        collector = open_collector(self.engine, config.num_envs, key_lanes)
-        discounter = Discounter(config.discount, config.num_envs)
-        figures = []
-        for number in range(config.num_iterations):
-            key_collect, key_learn = jax.random.split(jax.random.fold_in(key_iterations, number))
-            std = self._std(state.iterations)
-            behaviour = self._behaviour(state.learner.model.policy, std)
-            segment = collector.collect(behaviour, config.num_steps, key_collect)
-            state, figure = self._learn(state, segment, discounter, std, key_learn)
-            figures.append(figure)
-        return state, Metrics.of([collector], mean_figures(figures))
-
     def candidates(self, state: PpoState) -> Policy:
         """What the policy does without exploration."""
         return as_population(state.learner.average.policy)
 
-    def _std(self, iterations: Int[Array, ""]) -> Scalar:
-        """Standard deviation of continuous actions."""
-        config = self.config
-        return geometric(config.action_std, config.last_action_std, iterations / self._iterations)
-
-    def _behaviour(self, policy: Policy, std: Scalar) -> Exploring:
-        return Exploring(policy, std, self.config.hold_noise, self.config.freeze_encoder)
+    def _behaviour(self, state: PpoState, std: Scalar) -> Exploring:
+        policy, config = state.learner.model.policy, self.config
+        return Exploring(policy, std, config.hold_noise, config.freeze_encoder)
 
     def _learn(
         self, state: PpoState, segment: Segment, discounter: Discounter, std: Scalar, key: Key
     ) -> tuple[PpoState, dict[str, Scalar]]:
         """Epochs over one segment."""
         config, carry, steps = self.config, segment.memory.carry, segment.transitions
-        scale = discounter.update(state.scale, steps)
-        inputs, following = critic_inputs(steps, self.world.max_steps, scale)
-        advantages, targets, explained = judge(
-            state.critic.model,
-            inputs,
-            following,
-            steps.reward / np.float32(scale.deviation),
-            steps,
-            config.discount,
-            config.gae_lambda,
-        )
-        advantages = normalised(steps.alive, advantages)
-        over_time = (steps.started, steps.alive, steps.record, inputs, advantages, targets)
+        judged = self._judge(state, steps, discounter)
+        advantages = normalised(steps.alive, judged.advantages)
+        record = (steps.started, steps.alive, steps.record)
+        over_time = (*record, judged.inputs, advantages, judged.targets)
         everything = jax.tree.map(np.asarray, over_time)
         learner, critic = state.learner, state.critic
         # Compiled one by one: all updates in one loop of XLA take four times as long on a CPU
@@ -291,8 +202,8 @@ class Ppo(Trainer):
                 figures.append(figure)
         average = moving_average(state.learner.average, learner.model, config.ema_decay)
         learner = learner._replace(average=average)
-        figure = mean_figures(figures) | {"explained": explained, "action_std": std}
-        return PpoState(learner, critic, scale, state.iterations + 1, state.key), figure
+        figure = mean_figures(figures) | {"explained": judged.explained}
+        return PpoState(learner, critic, judged.scale, state.iterations + 1, state.key), figure
 
     @partial(jax.jit, static_argnames="self")
     def _gradients(
@@ -363,21 +274,3 @@ class Ppo(Trainer):
             figures["sensor_id_loss"] = mean(identity)
             loss += config.sensor_id_coef * figures["sensor_id_loss"]
         return loss, figures
-
-
-def clipped_objective(
-    log_ratio: Float[Array, "*B"], advantages: Float[Array, "*B"], epsilon: float
-) -> tuple[Float[Array, "*B"], Float[Array, "*B"]]:
-    """What a policy gains by actions being likelier than they were (Schulman et al. 2017, eq. 7).
-
-    Args:
-        log_ratio: How much likelier actions are now, as a logarithm.
-        advantages: How much better they were than expected.
-        epsilon: ε: no more is gained by moving a probability further.
-
-    Returns:
-        The gain, and an estimate of the divergence of the two policies, both of each step.
-    """
-    ratio = jnp.exp(log_ratio)
-    clipped = jnp.clip(ratio, 1 - epsilon, 1 + epsilon)
-    return jnp.minimum(ratio * advantages, clipped * advantages), ratio - 1 - log_ratio

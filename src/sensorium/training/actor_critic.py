@@ -1,0 +1,166 @@
+"""What methods share that act with noise, judge by a critic and learn in epochs: PPO, and coaching by it.
+
+The critic reads the true state where the world offers it, and the features of the policy where it does not;
+beside that the time, and what the episode has earned so far. It is thrown away after training.
+
+Each generation starts its episodes anew, so that a run resumes bit for bit from the state of the learner.
+"""
+
+import abc
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from sensorium.envs import World
+from sensorium.rollout import Behaviour, Segment, Transitions, open_collector
+from sensorium.training.critic import Discounter, RewardScale, critic_inputs, judge
+from sensorium.training.learner import Optimizer, falling, geometric, mean_figures
+from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
+from sensorium.types import Key, Scalar
+
+
+@dataclasses.dataclass(frozen=True)
+class ActorCriticConfig(TrainerConfig):
+    """Their settings."""
+
+    num_envs: int = 64
+    """Episodes side by side."""
+    num_steps: int = 64
+    """Steps of each in an iteration; then it is learned from them."""
+    num_iterations: int = 32
+    """In a generation."""
+    num_epochs: int = 10
+    """How often each iteration is learned from."""
+    learning_rate: float = 3e-4
+    """Of the policy, at the start; it falls to zero along a line."""
+    critic_learning_rate: float = 1e-3
+    """Of the critic; likewise."""
+    critic_sizes: tuple[int, ...] = (128, 128)
+    """Hidden layers of the critic."""
+    discount: float = 0.99
+    """γ, for each step of the world."""
+    gae_lambda: float = 0.9
+    """λ of generalised advantage estimation."""
+    clip_epsilon: float = 0.4
+    """ε: how far an update may move the probability of an action."""
+    action_std: float = 0.3
+    """Standard deviation of the noise on continuous actions, before they are squashed, at the start."""
+    last_action_std: float = 0.1
+    """The same at the end. It falls by the same factor each iteration: left to the gradient it falls too
+    soon."""
+    hold_noise: int = 4
+    """Steps for which the same noise is added."""
+    max_grad_norm: float = 0.5
+    """Largest norm of a gradient."""
+
+
+class Judged(NamedTuple):
+    """What the critic says of the steps of a segment."""
+
+    scale: RewardScale
+    """Of rewards, after the segment."""
+    inputs: Float[Any, "T B F"]
+    """Of the critic."""
+    advantages: Float[Any, "T B"]
+    targets: Float[Any, "T B"]
+    """Of the critic."""
+    explained: Scalar
+    """How much of the variance of the targets it foresaw; 1 is all."""
+
+
+class ActorCritic(Trainer):
+    """Collect and learn in turns; the state has `critic`, `scale`, `iterations` and `key`."""
+
+    def __init__(
+        self, config: Any, context: TrainingContext, world: World, num_minibatches: int
+    ) -> None:
+        """Set up.
+
+        Args:
+            config: An `ActorCriticConfig`.
+            context: Of the training.
+            world: That is acted in.
+            num_minibatches: Updates of an epoch.
+        """
+        self.config, self.draw, self.engine, self.world = (
+            config,
+            context.draw,
+            context.engine,
+            world,
+        )
+        self._iterations = context.generations * config.num_iterations
+        updates = self._iterations * config.num_epochs * num_minibatches
+        self._optimizer, self._critic_optimizer = (
+            Optimizer(falling(rate, updates), config.max_grad_norm, eps=1e-5)
+            for rate in (config.learning_rate, config.critic_learning_rate)
+        )
+
+    @abc.abstractmethod
+    def _behaviour(self, state: Any, std: Scalar) -> Behaviour:
+        """Who acts in the next segment."""
+
+    @abc.abstractmethod
+    def _learn(
+        self, state: Any, segment: Segment, discounter: Discounter, std: Scalar, key: Key
+    ) -> tuple[Any, dict[str, Scalar]]:
+        """Epochs over one segment."""
+
+    def step(self, state: Any) -> tuple[Any, Metrics]:
+        """`num_iterations` times: collect, learn."""
+        config = self.config
+        key, key_generation = jax.random.split(state.key)
+        state = state._replace(key=key)
+        key_lanes, key_iterations = jax.random.split(key_generation)
+        collector = open_collector(self.engine, config.num_envs, key_lanes, world=self.world)
+        discounter = Discounter(config.discount, config.num_envs)
+        figures = []
+        for number in range(config.num_iterations):
+            key_collect, key_learn = jax.random.split(jax.random.fold_in(key_iterations, number))
+            std = geometric(
+                config.action_std, config.last_action_std, state.iterations / self._iterations
+            )
+            behaviour = self._behaviour(state, std)
+            segment = collector.collect(behaviour, config.num_steps, key_collect)
+            state, figure = self._learn(state, segment, discounter, std, key_learn)
+            figures.append(figure | {"action_std": std})
+        return state, Metrics.of([collector], mean_figures(figures))
+
+    def _judge(self, state: Any, steps: Transitions, discounter: Discounter) -> Judged:
+        """Judge the steps of a segment by the critic."""
+        scale = discounter.update(state.scale, steps)
+        inputs, following = critic_inputs(steps, self.world.max_steps, scale)
+        return Judged(
+            scale,
+            inputs,
+            *judge(
+                state.critic.model,
+                inputs,
+                following,
+                steps.reward / np.float32(scale.deviation),
+                steps,
+                self.config.discount,
+                self.config.gae_lambda,
+            ),
+        )
+
+
+def clipped_objective(
+    log_ratio: Float[Array, "*B"], advantages: Float[Array, "*B"], epsilon: float
+) -> tuple[Float[Array, "*B"], Float[Array, "*B"]]:
+    """What a policy gains by actions being likelier than they were (Schulman et al. 2017, eq. 7).
+
+    Args:
+        log_ratio: How much likelier actions are now, as a logarithm.
+        advantages: How much better they were than expected.
+        epsilon: ε: no more is gained by moving a probability further.
+
+    Returns:
+        The gain, and an estimate of the divergence of the two policies, both of each step.
+    """
+    ratio = jnp.exp(log_ratio)
+    clipped = jnp.clip(ratio, 1 - epsilon, 1 + epsilon)
+    return jnp.minimum(ratio * advantages, clipped * advantages), ratio - 1 - log_ratio
