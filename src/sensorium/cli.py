@@ -16,7 +16,7 @@ import tyro
 from rich.console import Console
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
-from sensorium.errors import ConfigError, MissingExtraError, SensoriumError
+from sensorium.errors import ConfigError, SensoriumError, needs
 from sensorium.flags import NO_FLAGS, PerturbationFlags
 from sensorium.registry import import_plugins
 from sensorium.terminal import reserved_output, say, spell_out, whole_output, with_json
@@ -246,10 +246,8 @@ def demo(
 
         page = static_export.export(export, agent or "cartpole-pi")
         return say(f"wrote {page}; open it in a browser.")
-    try:
+    with needs("demo", "The demo"):
         from sensorium.demo import server
-    except ImportError as error:
-        raise MissingExtraError("The demo needs more: pip install 'sensorium[demo]'.") from error
 
     server.serve(agent, server.ServerConfig(host, port, allow_remote), open_page=open)
 

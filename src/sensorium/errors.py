@@ -2,7 +2,8 @@
 
 import dataclasses
 import difflib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 _MANY = 50  # names are too many to list
@@ -59,6 +60,30 @@ class MessageError(SensoriumError, ValueError):
 
 class MissingExtraError(SensoriumError, ImportError):
     """An optional dependency is not installed."""
+
+    @classmethod
+    def of(cls, extra: str, subject: str, package: str, note: str = "") -> "MissingExtraError":
+        """The error that `subject` needs a package, which the extra installs; `note` ends the sentence."""
+        return cls(f"{subject} needs {package}: pip install 'sensorium[{extra}]'{note}.")
+
+
+@contextmanager
+def needs(extra: str, subject: str, note: str = "") -> Iterator[None]:
+    """Import packages of an extra inside.
+
+    Args:
+        extra: Its name.
+        subject: What needs it.
+        note: What else may help, at the end of the sentence.
+
+    Raises:
+        MissingExtraError: A package is not installed; it says how to install it.
+    """
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or "more").partition(".")[0]
+        raise MissingExtraError.of(extra, subject, package, note) from error
 
 
 def check_counts(least: int = 1, of: str = "", /, **counts: int) -> None:

@@ -196,7 +196,7 @@ def test_a_world_of_ones_own_is_shown(policy, key, tmp_path, monkeypatch):
 def test_drawing_is_an_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     monkeypatch.delitem(sys.modules, "sensorium.analysis")
-    with pytest.raises(MissingExtraError, match=r"need sklearn: pip install 'sensorium\[draw\]'"):
+    with pytest.raises(MissingExtraError, match=r"needs sklearn: pip install 'sensorium\[draw\]'"):
         importlib.import_module("sensorium.analysis")
 
 

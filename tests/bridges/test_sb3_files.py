@@ -301,7 +301,7 @@ def test_files_that_are_no_models(model, folder, tmp_path):
 def test_without_sb3_contrib_its_extra_is_named(folder, monkeypatch):
     sb3_contrib.TRPO("MlpPolicy", PENDULUM, **small()).save(folder / "trpo.zip")
     monkeypatch.setitem(sys.modules, "sb3_contrib", None)
-    with pytest.raises(MissingExtraError, match=r"TRPO and needs sb3-contrib: pip install"):
+    with pytest.raises(MissingExtraError, match=r"TRPO, needs sb3_contrib: pip install"):
         sb3.load_model(folder / "trpo.zip")
 
 

@@ -2,10 +2,9 @@
 
 from importlib.util import find_spec
 
-from sensorium.errors import MissingExtraError
+from sensorium.errors import needs
 
-for _package in ("imageio", "imageio_ffmpeg", "matplotlib", "sklearn"):
-    if find_spec(_package) is None:
-        raise MissingExtraError(
-            f"Figures, videos and tables need {_package}: pip install 'sensorium[draw]'."
-        )
+with needs("draw", "Drawing"):
+    for _package in ("imageio", "imageio_ffmpeg", "matplotlib", "sklearn"):
+        if find_spec(_package) is None:
+            raise ImportError(name=_package)

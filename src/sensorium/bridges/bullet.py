@@ -15,7 +15,7 @@ from typing import Any
 
 import gymnasium
 
-from sensorium.errors import MissingExtraError, did_you_mean
+from sensorium.errors import did_you_mean, needs
 
 _MARK = "BulletEnv-"
 
@@ -40,15 +40,10 @@ def open_env(
         UnknownNameError: PyBullet has no such world.
     """
     with _without_greetings():
-        try:
+        with needs("ant", name, note=", with Python 3.11 (there are no wheels for another)"):
             from sensorium.bridges.fast_bullet import (
                 quicken,  # its imports register PyBullet's worlds
             )
-        except ImportError as error:
-            raise MissingExtraError(
-                f"{name} needs PyBullet: pip install 'sensorium[ant]', with Python 3.11 (there are "
-                "no wheels for another)."
-            ) from error
         if name not in gymnasium.registry:
             theirs = [known for known in gymnasium.registry if knows(known)]
             raise did_you_mean("PyBullet environment", name, theirs)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.errors import ConfigError, MissingExtraError, WriteError
+from sensorium.errors import ConfigError, WriteError, needs
 
 
 class Episodes(NamedTuple):
@@ -132,14 +132,10 @@ def _spec(env: Any) -> Any:
 
 
 def _import() -> tuple[Any, Any]:
-    try:
+    with needs("experts", "A dataset of Minari"):
         import h5py  # noqa: F401  # what Minari stores with
         from minari.data_collector import EpisodeBuffer
         from minari.dataset.minari_storage import MinariStorage
-    except ImportError as error:
-        raise MissingExtraError(
-            "Datasets of Minari need it: pip install 'sensorium[experts]'."
-        ) from error
     return MinariStorage, EpisodeBuffer
 
 

@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from sensorium.errors import AgentFileError, MissingExtraError
+from sensorium.errors import AgentFileError, MissingExtraError, needs
 
 _ALGORITHMS = {
     "stable_baselines3.common.policies.ActorCriticPolicy": "stable_baselines3.PPO",
@@ -46,12 +46,8 @@ _PLAIN: dict[str, Any] = {
 
 def import_sb3() -> Any:
     """Import Stable-Baselines3; MissingExtraError where it is not installed."""
-    try:
+    with needs("experts", "A model of Stable-Baselines3"):
         import stable_baselines3
-    except ImportError as error:
-        raise MissingExtraError(
-            "Models of Stable-Baselines3 need it: pip install 'sensorium[experts]'."
-        ) from error
     return stable_baselines3
 
 
@@ -127,7 +123,7 @@ def _read_data(path: Path) -> dict[str, Any]:
 def _cannot_unpickle(what: str, error: Exception) -> AgentFileError | MissingExtraError:
     if isinstance(error, ModuleNotFoundError) and error.name:
         if error.name.split(".")[0] == "sb3_contrib":
-            return _no_contrib(what)
+            return MissingExtraError.of("experts", what, "sb3_contrib")
         return AgentFileError(
             f"{what} needs the module {error.name!r}, which cannot be imported here: install it, or "
             "add its folder to PYTHONPATH."
@@ -144,10 +140,6 @@ def _cannot_unpickle(what: str, error: Exception) -> AgentFileError | MissingExt
         f"{what} is damaged, or was written by another version of Python or of a package: "
         f"{_first_line(error)}"
     )
-
-
-def _no_contrib(what: str) -> MissingExtraError:
-    return MissingExtraError(f"{what} needs sb3-contrib: pip install 'sensorium[experts]'.")
 
 
 def _algorithm(path: Path, policy: Any, data: dict[str, Any]) -> Any:
@@ -168,9 +160,8 @@ def _algorithm(path: Path, policy: Any, data: dict[str, Any]) -> Any:
             algorithm = "stable_baselines3.A2C"
     package, name = algorithm.split(".")
     try:
-        return getattr(importlib.import_module(package), name)
-    except ImportError as error:
-        raise _no_contrib(f"{path} is a model of {name} and") from error
+        with needs("experts", f"{path}, a model of {name},"):
+            return getattr(importlib.import_module(package), name)
     except AttributeError as error:
         raise AgentFileError(
             f"{path} is a model of {name}, which this {package} has not."

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from sensorium.errors import ConfigError, MissingExtraError, did_you_mean
+from sensorium.errors import ConfigError, did_you_mean, needs
 
 _VIDEOS = {".mp4", ".avi", ".gif", ".mkv", ".mov", ".webm"}
 _IMAGES = {".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"}
@@ -112,12 +112,8 @@ def _read_image(path: Path, height: int, width: int) -> UInt8[np.ndarray, "heigh
 
 def _read_video(path: Path, height: int, width: int) -> Frames:
     """Read the first frames, resized, by ffmpeg itself: readers around it leave pipes open when it fails."""
-    try:
+    with needs("draw", f"Reading the video {path}"):
         import imageio_ffmpeg
-    except ImportError as error:
-        raise MissingExtraError(
-            f"The video {path} needs ffmpeg to be read: pip install 'sensorium[draw]'."
-        ) from error
 
     command = [imageio_ffmpeg.get_ffmpeg_exe(), "-v", "error", "-i", str(path.absolute())]
     command += ["-frames:v", str(_MOST_FRAMES), "-vf", f"scale={width}:{height}:flags=area"]

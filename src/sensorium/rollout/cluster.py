@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from sensorium.envs import World
-from sensorium.errors import ClusterError, MissingExtraError, SensoriumError
+from sensorium.errors import ClusterError, SensoriumError, needs
 from sensorium.policies import Policy, as_population
 from sensorium.rollout.address import answers
 from sensorium.rollout.device import Episode, Totals
@@ -184,10 +184,6 @@ def episodes_of_a_task(world: World) -> int:
 
 def _import_ray() -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
+    with needs("cluster", "The engine for clusters"):
         import ray
-    except ImportError as error:
-        raise MissingExtraError(
-            "The engine for clusters needs Ray: pip install 'sensorium[cluster]'."
-        ) from error
     return ray

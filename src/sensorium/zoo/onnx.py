@@ -2,9 +2,9 @@
 
     observation, carry.*  ->  action, next_carry.*, attention
 
-Feed `next_carry.*` back as `carry.*`. The metadata of the file say which agent it is, what it senses and what
-each part of its first carry is filled with. Agents of scalar sensors take any number of them where the
-policy does: one file, its axis `N` is free. Feed-forward agents, nonlinear attention as published and
+Feed `next_carry.*` back as `carry.*`. The metadata of the file say which agent it is, what it observes and
+what each part of its first carry is filled with. Agents of scalar sensors take any number of them where
+the policy does: one file, its axis `N` is free. Feed-forward agents, nonlinear attention as published and
 agents of images have the size that they were exported for.
 
 jax2onnx translates, and onnxruntime then acts side by side with the policy on made-up observations: a file
@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import sensorium
-from sensorium.errors import ExportError, MissingExtraError
+from sensorium.errors import ExportError, needs
 from sensorium.layers import patch_attention
 from sensorium.policies import Policy, Trace, num_parameters
 from sensorium.serialisation import atomic_write, check_writable, format_json
@@ -196,15 +196,10 @@ def _apart(ours: Iterable[Any], theirs: Iterable[Any]) -> float:
 
 def _libraries() -> tuple[Any, Any]:
     """The onnx package and onnxruntime."""
-    try:
-        with _quiet():
-            import jax2onnx  # noqa: F401
-            import onnx
-            import onnxruntime
-    except ImportError as error:
-        raise MissingExtraError(
-            f"Exporting to ONNX needs {error.name}: pip install 'sensorium[export]'."
-        ) from error
+    with needs("export", "Exporting to ONNX"), _quiet():
+        import jax2onnx  # noqa: F401
+        import onnx
+        import onnxruntime
     return onnx, onnxruntime
 
 
