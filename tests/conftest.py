@@ -1,5 +1,6 @@
 """Shapes are checked at run time in every test; keys and sizes are fixed."""
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from jaxtyping import install_import_hook
 
 install_import_hook("sensorium", "beartype.beartype")
 
+import equinox as eqx
 import hypothesis
 import jax
 import jax.numpy as jnp
@@ -27,11 +29,36 @@ hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("fixed")
 
 
+# Tracing makes many objects and few cycles: collecting as often as Python does takes a seventh of the time
+gc.freeze()
+gc.set_threshold(200_000, 20, 100)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _forget_compiled_code():
-    """Free what a module compiled: Linux gives a process 65,530 memory maps, the suite would use more."""
+    """Free what was compiled, where it fills memory: the suite would need 6 GB a worker."""
     yield
-    jax.clear_caches()
+    pages = Path("/proc/self/statm")
+    if (
+        not pages.exists()
+        or int(pages.read_text().split()[1]) * os.sysconf("SC_PAGESIZE") > 2 << 30
+    ):
+        jax.clear_caches()
+
+
+@pytest.fixture(autouse=True)
+def _environments_in_this_process(request, monkeypatch):
+    """Engines on the host start workers where tests ask for them: four processes take seconds to start."""
+    if "usable_cores" not in request.fixturenames:
+        monkeypatch.setattr("sensorium.rollout.host.usable_cores", lambda: 0)
+
+
+@pytest.fixture
+def usable_cores():
+    """For tests of engines that have a worker for each core, as they do by default."""
+    from sensorium.rollout import usable_cores
+
+    return usable_cores()
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +125,7 @@ def readings(key):
     return draw
 
 
+@eqx.filter_jit
 def run_codes(policy, observations, carry=None):
     """Codes and actions of a policy along a sequence of observations, and the last carry."""
     carry = policy.initial_carry(observations.shape[1]) if carry is None else carry

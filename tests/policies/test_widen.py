@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sensorium.errors import ConfigError
@@ -25,6 +25,7 @@ def _build(config, seed):
     return config.build(7, 2, jax.random.key(seed))
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 5), st.sampled_from([1, 2, 3]), st.booleans(), st.integers(0, 2**31))
 def test_a_grown_agent_acts_as_before(more, times, feedback, seed):
     config = dataclasses.replace(SMALL, code_feedback=feedback)

@@ -19,7 +19,7 @@ from sensorium.training import RunDirectory
 from sensorium.zoo import load, read_published
 from tests.rollout.walking import RECIPE, WALK
 
-SENSES = compose(NoiseChannels(2), Reshuffle(3))
+PERTURBATION = compose(NoiseChannels(2), Reshuffle(3))
 CONFIG = AttentionNeuronConfig(num_queries=4, message_size=4)
 
 
@@ -35,13 +35,13 @@ def plain_loop(policy, name, perturbation, key):
     env = open_env(name.removeprefix("gym:"))
     world = make_world(name)
     observation, _ = env.reset(seed=int(jax.random.bits(key) >> 1))
-    senses = perturbation.init(stream(key, "senses"), world.num_sensors)
+    state = perturbation.init(stream(key, "senses"), world.num_sensors)
     carry = policy.initial_carry(perturbation.output_spec(world.num_sensors))
     rewards, ended = [], False
     while not ended:
         now = jax.random.fold_in(stream(key, "noise"), len(rewards))
         readings = jnp.asarray(observation, jnp.float32)
-        readings, senses = perturbation.apply(now, senses, readings)
+        readings, state = perturbation.apply(now, state, readings)
         action, carry, _ = policy.step(readings, carry)
         action = world.to_env_actions(np.asarray(action)[None])[0]
         observation, reward, terminated, truncated, _ = env.step(action)
@@ -51,7 +51,7 @@ def plain_loop(policy, name, perturbation, key):
 
 
 @pytest.mark.parametrize(
-    ("name", "perturbation"), [(WALK, SENSES), ("gym:CartPole-v1", Identity())]
+    ("name", "perturbation"), [(WALK, PERTURBATION), ("gym:CartPole-v1", Identity())]
 )
 def test_the_same_episodes_as_a_plain_loop(name, perturbation, key):
     world = make_world(name, perturbation)
@@ -73,7 +73,7 @@ def test_the_same_episodes_as_a_plain_loop(name, perturbation, key):
 
 
 def test_workers_change_nothing(key):
-    world = make_world(WALK, SENSES)
+    world = make_world(WALK, PERTURBATION)
     policies = population(CONFIG, world, 3)
     keys = jax.random.split(key, 7)
     results = []
@@ -84,6 +84,15 @@ def test_workers_change_nothing(key):
         assert np.array_equal(results[0].rewards, other.rewards)
 
 
+def test_each_core_has_a_worker(key, usable_cores):
+    world = make_world(WALK)
+    policies, keys = population(CONFIG, world, 2), jax.random.split(key, 5)
+    with HostEngine(world, lanes=8) as many, HostEngine(world, workers=0, lanes=8) as alone:
+        assert many.workers == usable_cores
+        same = many.run_population(policies, keys), alone.run_population(policies, keys)
+    np.testing.assert_allclose(same[0].rewards, same[1].rewards, rtol=1e-5)
+
+
 def test_nobody_acts_where_nothing_runs(key):
     lanes = []
 
@@ -92,7 +101,7 @@ def test_nobody_acts_where_nothing_runs(key):
             lanes.append((len(started), len(observations)))
             return super().act(started, episodes, observations)
 
-    world = make_world(WALK, SENSES)
+    world = make_world(WALK, PERTURBATION)
     policies, keys = population(CONFIG, world, 1), jax.random.split(key, 10)
     with HostEngine(world, workers=2, lanes=16) as engine:
         many = engine.run_population(policies, keys)
@@ -108,7 +117,7 @@ def test_a_worker_that_dies_changes_nothing(key, monkeypatch, tmp_path):
     results = []
     for deaths in ("", "xx"):
         lives.write_text(deaths)
-        world = make_world("gym:tests.host_worlds:Mortal-v0", SENSES)
+        world = make_world("gym:tests.host_worlds:Mortal-v0", PERTURBATION)
         with HostEngine(world, workers=2, lanes=4) as engine:
             results.append(engine.run_population(population(CONFIG, world, 2), keys))
         assert lives.read_text() == ""
