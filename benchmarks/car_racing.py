@@ -123,11 +123,11 @@ def _agent(config, lanes, steps):
 
     from sensorium.rollout.sharding import over_devices
 
-    senses = (96, 96, 3)
-    agents = jax.vmap(lambda key: config.build(senses, 3, key))(
+    spec = (96, 96, 3)
+    agents = jax.vmap(lambda key: config.build(spec, 3, key))(
         jax.random.split(jax.random.key(0), lanes)
     )
-    frames = jax.random.bits(jax.random.key(1), (lanes, *senses), jnp.uint8)
+    frames = jax.random.bits(jax.random.key(1), (lanes, *spec), jnp.uint8)
 
     def look(agent, frame):
         def step(carry, number):
@@ -135,7 +135,7 @@ def _agent(config, lanes, steps):
             action, carry, _ = agent.step(frame + number, carry)
             return carry, action
 
-        return jax.lax.scan(step, agent.initial_carry(senses), jnp.arange(steps, dtype=jnp.uint8))
+        return jax.lax.scan(step, agent.initial_carry(spec), jnp.arange(steps, dtype=jnp.uint8))
 
     @jax.jit
     def compiled():

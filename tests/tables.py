@@ -138,7 +138,7 @@ def side_by_side(world, chosen):
     columns = COLUMNS[world]
     rows = []
     for card in chosen:
-        cells = [card["scores"].get(senses) for senses in columns]
+        cells = [card["scores"].get(perturbation) for perturbation in columns]
         rows.append(
             [
                 f"`{card['name']}`",
@@ -154,7 +154,7 @@ def side_by_side(world, chosen):
             [
                 f"*{name}*",
                 "-",
-                *(str(row.get(senses, "-")) for senses in columns),
+                *(str(row.get(perturbation, "-")) for perturbation in columns),
                 episodes,
                 "-",
                 "-",
@@ -182,20 +182,20 @@ def details(world):
     rows = []
     for card in cards(world):
         paper = beside(card["name"])
-        for senses, value in card["scores"].items():
+        for perturbation, value in card["scores"].items():
             low, high = value["ci95"]
             rows.append(
                 [
                     f"`{card['name']}`",
-                    senses,
+                    perturbation,
                     score(value),
                     f"{low:.0f} to {high:.0f}",
                     f"{value['iqm']:.0f}",
                     f"{value['solved']:.0%}",
-                    str(paper.get(senses, "-")),
+                    str(paper.get(perturbation, "-")),
                 ]
             )
-    headings = ["agent", "senses", "mean ± sd", "95% interval", "IQM", "solved", "paper"]
+    headings = ["agent", "perturbation", "mean ± sd", "95% interval", "IQM", "solved", "paper"]
     return markdown(headings, rows, left=2)
 
 
@@ -205,7 +205,7 @@ def measured(scores, columns, first, papers=()):
     for each in scores:
         by_agent.setdefault(each["agent"], {})[each["perturbation"]] = score(each)
     rows = [
-        [label, *(str(row.get(senses, "-")) for senses in columns)]
+        [label, *(str(row.get(perturbation, "-")) for perturbation in columns)]
         for label, row in (*papers, *((first[name], by_agent[name]) for name in first))
     ]
     return markdown(["agent", *columns.values()], rows)
@@ -224,8 +224,8 @@ def in_front_of_images():
     files = {file: f"background {file}" for file in IMAGES}
     columns = {"plain": "none"} | {files[file]: name for file, name in IMAGES.items()}
 
-    def unshuffled(senses):
-        return senses.removesuffix(" + shuffled").replace("shuffled", "plain")
+    def unshuffled(perturbation):
+        return perturbation.removesuffix(" + shuffled").replace("shuffled", "plain")
 
     scores = [
         each | {"perturbation": unshuffled(each["perturbation"])} for each in results("table-5")
@@ -244,7 +244,10 @@ def in_front_of_images():
         "AN: NetRand": "carracing-netrand",
     }
     papers = [
-        (f"*{name}*", {unshuffled(senses): cell for senses, cell in AN_5[agent].items()})
+        (
+            f"*{name}*",
+            {unshuffled(perturbation): cell for perturbation, cell in AN_5[agent].items()},
+        )
         for name, agent in names.items()
     ]
     return measured(scores, columns, labels, papers)
@@ -252,12 +255,12 @@ def in_front_of_images():
 
 def one_in_front_of_images():
     """The agent that learned in front of backgrounds, over 100 episodes, and the paper's."""
-    senses = {"none": "shuffled"} | {
+    perturbation = {"none": "shuffled"} | {
         name: f"background {file} + shuffled" for file, name in IMAGES.items()
     }
     ours = {each["perturbation"]: score(each) for each in results("carracing_backgrounds")}
     paper = AN_5["carracing-pi"]
-    rows = [[name, ours[each], str(paper[each])] for name, each in senses.items()]
+    rows = [[name, ours[each], str(paper[each])] for name, each in perturbation.items()]
     return markdown(["image", "ours", "paper"], rows)
 
 

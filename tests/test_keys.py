@@ -38,7 +38,7 @@ from tests.training.spot_world import EYES, WORLD
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
 
-SENSES = compose(OneOf((Shuffle(), Reshuffle(2))), NoiseChannels(2), Drop(1))
+PERTURBATION = compose(OneOf((Shuffle(), Reshuffle(2))), NoiseChannels(2), Drop(1))
 AGENT = FeedForwardConfig(())  # soon compiled
 WALK = "gym:tests.host_worlds:Walk-v0"
 
@@ -52,9 +52,9 @@ class SplittingWorld(OneMattersWorld):
         return super().reset_env(jax.random.split(key)[1], params)
 
 
-@pytest.mark.parametrize("senses", [SENSES, ShuffleOnce(2)], ids=str)
-def test_worlds_on_the_device(senses):
-    world = Perturbed(SplittingWorld(), senses)
+@pytest.mark.parametrize("perturbation", [PERTURBATION, ShuffleOnce(2)], ids=str)
+def test_worlds_on_the_device(perturbation):
+    world = Perturbed(SplittingWorld(), perturbation)
     policy = as_population(AGENT.build(world.num_sensors, 1, jax.random.key(0)))
     with watched() as uses:
         run_population(policy, world, jax.random.split(jax.random.key(1), 2))
@@ -72,7 +72,7 @@ def test_worlds_of_images():
 
 
 def test_worlds_on_the_host():
-    world = make_world(WALK, SENSES)
+    world = make_world(WALK, PERTURBATION)
     policy = AGENT.build(world.num_sensors, 2, jax.random.key(0))
     with watched() as uses, HostEngine(world, workers=0, lanes=4) as engine:
         engine.run_population(as_population(policy), jax.random.split(jax.random.key(1), 3))

@@ -60,8 +60,10 @@ def policy():
 def test_scores_in_a_world_on_the_host():
     feedback = load("cartpole-pi-feedback").policy  # one action, as the pendulum has
     scores = [
-        evaluate(feedback, "gym:Pendulum-v1", senses, episodes=3, engine=EngineConfig(workers=n))
-        for senses, n in ((Identity(), 0), (Identity(), 1), (Shuffle(), 0))
+        evaluate(
+            feedback, "gym:Pendulum-v1", perturbation, episodes=3, engine=EngineConfig(workers=n)
+        )
+        for perturbation, n in ((Identity(), 0), (Identity(), 1), (Shuffle(), 0))
     ]
     assert np.array_equal(scores[0].returns, scores[1].returns)
     np.testing.assert_allclose(scores[0].returns, scores[2].returns, rtol=0.02)  # any order will do

@@ -231,7 +231,7 @@ def test_sensors_of_different_numbers_are_trained_with(env, monkeypatch):
     parts = OneOf((Shuffle(), compose(NoiseChannels(3), Shuffle()), Drop(1)))
     recipe = Recipe(
         "mixed",
-        "Many senses.",
+        "Sensors of different numbers.",
         AttentionNeuronConfig(num_queries=4, message_size=4),
         (Stage("evolution", EvolutionConfig(population=4, num_episodes=6), perturbation=parts),),
         env=env,

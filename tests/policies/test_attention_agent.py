@@ -23,11 +23,11 @@ from sensorium.rollout import DeviceEngine
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
 
-SENSES = (96, 96, 3)
+SPEC = (96, 96, 3)
 
 
 def agent(**settings):
-    return AttentionAgentConfig(**settings).build(SENSES, 3, jax.random.key(0))
+    return AttentionAgentConfig(**settings).build(SPEC, 3, jax.random.key(0))
 
 
 def test_it_has_the_papers_number_of_parameters():
@@ -43,9 +43,9 @@ def test_it_acts_on_places_alone():
         policy,
         replace_fn=lambda weight: weight * mask,
     )
-    image = jax.random.randint(jax.random.key(1), SENSES, 0, 256).astype(jnp.uint8)
+    image = jax.random.randint(jax.random.key(1), SPEC, 0, 256).astype(jnp.uint8)
     recoloured = image.at[..., 1:].set(7)
-    carry = policy.initial_carry(SENSES)
+    carry = policy.initial_carry(SPEC)
     action, _, trace = policy.step(image, carry)
     other, _, _ = policy.step(recoloured, carry)
     np.testing.assert_array_equal(action, other)
@@ -56,10 +56,10 @@ def test_it_acts_on_places_alone():
 
 def test_told_of_more_places_it_acts_as_before_and_of_fewer_on_the_best():
     policy = agent()
-    image = jax.random.randint(jax.random.key(1), SENSES, 0, 256).astype(jnp.uint8)
+    image = jax.random.randint(jax.random.key(1), SPEC, 0, 256).astype(jnp.uint8)
 
     def act(policy):
-        action, _, _ = policy.step(image, policy.initial_carry(SENSES))
+        action, _, _ = policy.step(image, policy.initial_carry(SPEC))
         return np.asarray(action)
 
     more, fewer = policy.with_top(25), policy.with_top(4)
@@ -96,19 +96,19 @@ def test_it_drives_in_the_engine():
 
 
 @pytest.mark.parametrize(
-    ("senses", "settings", "sentence"),
+    ("spec", "settings", "sentence"),
     [
         (5, {}, "takes images of height x width x 3, not 5"),
         ((96, 96, 1), {}, r"height x width x 3, not images of shape \(96, 96, 1\)"),
         ((5, 96, 3), {}, "smaller than a patch of 7"),
         ((7, 11, 3), {}, "has 2 patches, fewer than the 10"),
-        (SENSES, {"stride": 0}, "at least 1"),
-        (SENSES, {"top": 0}, "top must be at least 1, got 0"),
+        (SPEC, {"stride": 0}, "at least 1"),
+        (SPEC, {"top": 0}, "top must be at least 1, got 0"),
     ],
 )
-def test_what_it_cannot_look_at_is_refused(senses, settings, sentence):
+def test_what_it_cannot_look_at_is_refused(spec, settings, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        AttentionAgentConfig(**settings).build(senses, 3, jax.random.key(0))
+        AttentionAgentConfig(**settings).build(spec, 3, jax.random.key(0))
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_what_it_cannot_look_at_is_refused(senses, settings, sentence):
 def test_a_image_that_it_cannot_see_is_refused(image, sentence):
     policy = agent()
     with pytest.raises(ObservationError, match=sentence):
-        policy(image, policy.initial_carry(SENSES))
+        policy(image, policy.initial_carry(SPEC))
 
 
 @pytest.mark.parametrize("config", [AttentionNeuronConfig(), FeedForwardConfig()])
 def test_agents_of_scalar_sensors_refuse_images(config):
     with pytest.raises(ConfigError, match="cannot take images of shape"):
-        config.build(SENSES, 3, jax.random.key(0))
+        config.build(SPEC, 3, jax.random.key(0))

@@ -19,12 +19,12 @@ from sensorium.zoo import Agent, load
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
 
-SENSES = (96, 96, 3)
+SPEC = (96, 96, 3)
 SMALL = ConvolutionalConfig(channels=(4, 5), windows=(8, 4), strides=(4, 2), hidden_sizes=(7,))
 
 
-def agent(config=SMALL, senses=SENSES, actions=3, seed=0):
-    return config.build(senses, actions, jax.random.key(seed))
+def agent(config=SMALL, spec=SPEC, actions=3, seed=0):
+    return config.build(spec, actions, jax.random.key(seed))
 
 
 def test_it_has_the_papers_sizes():
@@ -48,8 +48,8 @@ def test_a_convolution_is_what_numpy_says(size, stride):
 
 def test_actions_are_in_range_and_depend_on_where_things_are():
     policy = agent()
-    image = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
-    action, carry = policy(image, policy.initial_carry(SENSES))
+    image = jax.random.bits(jax.random.key(1), SPEC, jnp.uint8)
+    action, carry = policy(image, policy.initial_carry(SPEC))
     assert action.shape == (3,)
     assert carry == ()
     assert jnp.all(jnp.abs(action) <= 1)
@@ -61,7 +61,7 @@ def test_actions_are_in_range_and_depend_on_where_things_are():
 
 def test_a_batch_is_each_by_itself():
     policy = agent()
-    images = jax.random.bits(jax.random.key(1), (4, *SENSES), jnp.uint8)
+    images = jax.random.bits(jax.random.key(1), (4, *SPEC), jnp.uint8)
     together, _, _ = jax.vmap(policy.step, in_axes=(0, None))(images, ())
     for image, action in zip(images, together, strict=True):
         np.testing.assert_allclose(policy(image, ())[0], action, atol=1e-5)
@@ -69,7 +69,7 @@ def test_a_batch_is_each_by_itself():
 
 def test_its_gradient_is_the_slope():
     policy = agent()
-    image = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
+    image = jax.random.bits(jax.random.key(1), SPEC, jnp.uint8)
 
     def loss(policy):
         return jnp.sum(policy.step(image, ())[0] ** 2)
@@ -115,23 +115,23 @@ def test_it_comes_back_from_a_file(tmp_path):
     Agent(policy, recipe, {}).save(tmp_path / "agent.safetensors")
     again = load(tmp_path / "agent.safetensors")
     assert again.recipe == recipe
-    image = jax.random.bits(jax.random.key(1), SENSES, jnp.uint8)
+    image = jax.random.bits(jax.random.key(1), SPEC, jnp.uint8)
     np.testing.assert_array_equal(policy(image, ())[0], again(image, ())[0])
 
 
 @pytest.mark.parametrize(
-    ("senses", "settings", "sentence"),
+    ("spec", "settings", "sentence"),
     [
         (5, {}, "takes images of height x width x channels, not 5"),
         ((20, 96, 3), {}, "20 x 96 are too small for convolutions with windows of 8, 4, 3"),
-        (SENSES, {"strides": (4, 2)}, "as many channels as windows and strides, got 3, 3 and 2"),
-        (SENSES, {"strides": (4, 2, 0)}, "at least 1"),
-        (SENSES, {"hidden_sizes": (0,)}, "at least 1"),
+        (SPEC, {"strides": (4, 2)}, "as many channels as windows and strides, got 3, 3 and 2"),
+        (SPEC, {"strides": (4, 2, 0)}, "at least 1"),
+        (SPEC, {"hidden_sizes": (0,)}, "at least 1"),
     ],
 )
-def test_what_it_cannot_be_is_refused(senses, settings, sentence):
+def test_what_it_cannot_be_is_refused(spec, settings, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        ConvolutionalConfig(**settings).build(senses, 3, jax.random.key(0))
+        ConvolutionalConfig(**settings).build(spec, 3, jax.random.key(0))
 
 
 def test_other_images_are_refused():
@@ -141,4 +141,4 @@ def test_other_images_are_refused():
     with pytest.raises(ObservationError, match=r"96 x 96 x 3 .* got shape \(96, 96, 1\)"):
         policy(np.zeros((96, 96, 1), np.uint8), ())
     with pytest.raises(ObservationError, match="must be of uint8"):
-        policy(np.zeros(SENSES, np.float32), ())
+        policy(np.zeros(SPEC, np.float32), ())

@@ -15,8 +15,8 @@ SMALL = VisionAttentionNeuronConfig(num_queries=36, patch_size=4)
 WHOLE = dataclasses.replace(SMALL, num_queries=7, reading=Reading.WHOLE)
 
 
-def agent(config=SMALL, senses=(24, 32, 3)):
-    return config.build(senses, 3, jax.random.key(0))
+def agent(config=SMALL, spec=(24, 32, 3)):
+    return config.build(spec, 3, jax.random.key(0))
 
 
 def images(count, shape=(24, 32, 3)):
@@ -113,7 +113,7 @@ def test_the_first_frame_fills_its_memory_and_later_ones_push_it_out():
 
 
 @pytest.mark.parametrize(
-    ("senses", "config", "sentence"),
+    ("spec", "config", "sentence"),
     [
         (28, SMALL, "takes images of height x width x 3"),
         ((24, 32, 2), SMALL, "takes images of height x width x 3"),
@@ -123,6 +123,6 @@ def test_the_first_frame_fills_its_memory_and_later_ones_push_it_out():
         ((24, 32, 3), VisionAttentionNeuronConfig(patch_size=4, num_frames=1), "two frames"),
     ],
 )
-def test_what_does_not_fit_is_refused(senses, config, sentence):
+def test_what_does_not_fit_is_refused(spec, config, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        config.build(senses, 3, jax.random.key(0))
+        config.build(spec, 3, jax.random.key(0))

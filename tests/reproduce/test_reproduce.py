@@ -40,9 +40,9 @@ def run(table, tmp_path):
 def test_table_2_has_a_row_for_all_that_can_be_asked(small_zoo, tmp_path, capsys):
     rows = run("table-2", tmp_path)
     asked = {(row["agent"], row["perturbation"]) for row in rows}
-    senses = {"plain", "shuffled", "doubled", "+5 noise channels"}
+    perturbations = {"plain", "shuffled", "doubled", "+5 noise channels"}
     assert asked == {("cartpole-fnn", s) for s in ("plain", "shuffled")} | {
-        (name, s) for name in ("cartpole-pi", "cartpole-nla") for s in senses
+        (name, s) for name in ("cartpole-pi", "cartpole-nla") for s in perturbations
     }
     paper = {row["paper"] for row in rows if row["agent"] == "cartpole-pi"}
     assert any(cell.startswith("472") for cell in paper)
@@ -54,8 +54,8 @@ def test_table_2_has_a_row_for_all_that_can_be_asked(small_zoo, tmp_path, capsys
 
 
 def test_table_6_and_the_table_of_nla(small_zoo, tmp_path):
-    senses = {row["perturbation"] for row in run("table-6", tmp_path)}
-    assert senses >= {"reshuffled every 25", "reshuffled every 100"}
+    perturbations = {row["perturbation"] for row in run("table-6", tmp_path)}
+    assert perturbations >= {"reshuffled every 25", "reshuffled every 100"}
     assert {row["agent"] for row in run("nla-table-2", tmp_path)} == {"cartpole-pi", "cartpole-nla"}
 
 
@@ -110,7 +110,7 @@ def test_tables_of_the_ant(ant_zoo, tmp_path):
     rows = run("table-4", tmp_path)
     agents = ("ant-fnn", "ant-pi", "ant-pi-large")
     assert [(row["agent"], row["perturbation"]) for row in rows] == [
-        (agent, senses) for agent in agents for senses in ("plain", "shuffled")
+        (agent, perturbation) for agent in agents for perturbation in ("plain", "shuffled")
     ]
     assert {row["env"] for row in rows} == {"gym:tests.host_worlds:Walk-v0"}
     papers = {row["agent"]: row["paper"] for row in rows if row["perturbation"] == "shuffled"}
@@ -223,9 +223,9 @@ def test_what_nobody_told_them_of(drives):
     into_the_zoo(drives, "carracing-attention-agent", "carracing-ppo")
     rows = run("aa-table-4", drives)
     assert [(row["agent"], row["perturbation"]) for row in rows] == [
-        (agent, senses)
+        (agent, perturbation)
         for agent in ("carracing-attention-agent", "carracing-ppo")
-        for senses in ("colour", "bars", "blob")
+        for perturbation in ("colour", "bars", "blob")
     ]
     assert [rows[1]["paper"], rows[4]["paper"]] == ["900 ± 35", "615 ± 217"]
 
@@ -244,7 +244,7 @@ def test_forms_of_nonlinear_attention_drive_plain_and_shuffled(drives, capsys):
     into_the_zoo(drives, "carracing-nla")
     rows = run("nla-table-4", drives)
     assert [(row["agent"], row["perturbation"]) for row in rows] == [
-        ("carracing-nla", senses) for senses in ("plain", "shuffled")
+        ("carracing-nla", perturbation) for perturbation in ("plain", "shuffled")
     ]
     # An untrained agent that minds no order: the actions are the same, and so are the races
     assert abs(rows[1]["difference"]) < 0.05

@@ -93,8 +93,8 @@ def check_chains(segment, behaviour, blank):
 
 @pytest.mark.parametrize("name", ["device", "host"])
 def test_transitions_are_those_of_a_plain_loop(name):
-    senses = compose(NoiseChannels(1), Shuffle())
-    world = Perturbed(Ends(), senses) if name == "device" else make_world(WALK, senses)
+    perturbation = compose(NoiseChannels(1), Shuffle())
+    world = Perturbed(Ends(), perturbation) if name == "device" else make_world(WALK, perturbation)
     engine = DeviceEngine(world) if name == "device" else HostEngine(world, workers=0)
     with engine:
         behaviour = behaviour_of(world)

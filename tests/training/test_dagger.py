@@ -405,7 +405,7 @@ def test_a_round_goes_on_from_the_memory_before_it(expert, tmp_path):
         (second,) = trainer._buffer.rounds
         learner = trainer.init(jax.random.key(0)).learner
         _, (figures,) = trainer._learn(learner, jax.random.key(1))
-    # What it would do now is what it did: senses come by the same channels, and it remembers the same
+    # What it would do now is what it did: sensors come by the same channels, and it remembers the same
     assert not second.started[0].all()
     apart = ((second.labelled.action - second.labelled.expert_action) ** 2).mean(axis=-1)
     assert float(figures["loss"]) == pytest.approx(np.log1p(apart).mean(), rel=1e-4)

@@ -116,7 +116,7 @@ IMAGES = dataclasses.replace(
             18.0,
         ),
     ],
-    ids=["senses-device", "choices-device", "choices-host", "images-device", "images-host"],
+    ids=["sensors-device", "choices-device", "choices-host", "images-device", "images-host"],
 )
 def test_it_learns_in_every_cell(world, agent, config, generations, least):
     (before, after), _, _ = train(world, agent, config, generations)

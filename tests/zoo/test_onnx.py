@@ -82,13 +82,13 @@ def run(session, observation, carry):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_kind_of_policy_acts_the_same_for_a_hundred_steps(name, tmp_path, key):
-    config, senses, any_number = POLICIES[name]
-    policy = config.build(senses, 2, key)
+    config, spec, any_number = POLICIES[name]
+    policy = config.build(spec, 2, key)
     policy = jax.tree.map(lambda leaf: leaf * 0.7 if eqx_array(leaf) else leaf, policy)
-    written = to_onnx.export_policy(policy, senses, tmp_path / "agent.onnx")
+    written = to_onnx.export_policy(policy, spec, tmp_path / "agent.onnx")
     assert written.any_number == any_number
     session = open_file(tmp_path / "agent.onnx")
-    for size in (senses, 1, 3, 17) if any_number else (senses,):
+    for size in (spec, 1, 3, 17) if any_number else (spec,):
         # Other steps than those of the check at export
         assert to_onnx.difference_from(session, policy, size, 120) <= 1
 
@@ -162,8 +162,8 @@ def test_images_start_with_a_fresh_memory(tmp_path, key):
 @pytest.mark.parametrize("name", ["carracing_attention_agent", "carracing_pi", "ant_pi"])
 def test_the_authors_agents_can_be_exported(name, tmp_path, reference):
     policy = zoo.read_published(name, reference.path("weights", name))
-    senses = 28 if name == "ant_pi" else IMAGES
-    written = to_onnx.export_policy(policy, senses, tmp_path / "agent.onnx")
+    spec = 28 if name == "ant_pi" else IMAGES
+    written = to_onnx.export_policy(policy, spec, tmp_path / "agent.onnx")
     assert written.difference <= 1
 
 

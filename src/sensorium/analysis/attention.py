@@ -66,19 +66,19 @@ def trace_images(
         ConfigError: The agent does not attend to patches.
     """
     policy.patches(*world.observation_shape[:2])
-    key_reset, key_senses, key_steps = jax.random.split(key, 3)
+    key_reset, key_perturbation, key_steps = jax.random.split(key, 3)
     params = world.default_params
     image, state = world.reset_env(key_reset, params)
-    senses = perturbation.init(key_senses, world.observation_spec)
+    perturbation_state = perturbation.init(key_perturbation, world.observation_spec)
     height, width, _ = world.observation_shape
     rows, columns = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
     places = jnp.stack([rows, columns, jnp.zeros_like(rows)], -1).astype(jnp.uint8)
 
     def step(now: tuple, time: Array) -> tuple[tuple, ImageTrace]:
-        image, state, senses, carry, alive = now
+        image, state, perturbation_state, carry, alive = now
         key_apply, key_world = jax.random.split(jax.random.fold_in(key_steps, time))
-        arrived, after = perturbation.apply(key_apply, senses, image)
-        origin = perturbation.carried(key_apply, senses, places)
+        arrived, after = perturbation.apply(key_apply, perturbation_state, image)
+        origin = perturbation.carried(key_apply, perturbation_state, places)
         action, carry, inside = policy.step(arrived, carry)
         assert inside.attention is not None
         command = perturb_action(perturbation, key_steps, time, after, action)
@@ -99,7 +99,7 @@ def trace_images(
     start = (
         image,
         state,
-        senses,
+        perturbation_state,
         policy.initial_carry(world.observation_spec),
         jnp.ones((), bool),
     )

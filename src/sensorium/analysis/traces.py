@@ -14,7 +14,7 @@ from sensorium.envs import Environment, Perturbed, World
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, SetCarry, SetPolicy
 from sensorium.rollout import by_kind
-from sensorium.rollout.acting import begin_senses, perturb_action, sense
+from sensorium.rollout.acting import begin_perturbation, perturb_action, sense
 from sensorium.rollout.host import seeds_of
 from sensorium.types import Key, Keys, PyTree
 
@@ -112,19 +112,19 @@ def _trace_on_host(
 ) -> EpisodeTrace:
     policy = policy.with_code_scale(perturbation.code_scale)
     carry = policy.initial_carry(perturbation.output_spec(world.raw_observation_spec))
-    senses = begin_senses(perturbation, key, world.raw_observation_spec)
+    perturbation_state = begin_perturbation(perturbation, key, world.raw_observation_spec)
     env = open_env(world.name, render_mode=world.render_mode)
     kept = []
     try:
         observation, _ = env.reset(seed=int(seeds_of(key[None])[0]))
         for time in range(steps):
             drawn = env.render() if world.render_mode is not None else None
-            channels, sources, action, command, inside, carry, senses = _act(
+            channels, sources, action, command, inside, carry, perturbation_state = _act(
                 policy,
                 perturbation,
                 key,
                 jnp.asarray(time),
-                senses,
+                perturbation_state,
                 jnp.asarray(observation),
                 carry,
             )
@@ -158,15 +158,15 @@ def _act(
     perturbation: Perturbation,
     key: Key,
     time: Array,
-    senses: PyTree,
+    perturbation_state: PyTree,
     observation: Array,
     carry: PyTree,
 ) -> tuple:
-    channels, senses = sense(perturbation, key, time, senses, observation)
-    sources = perturbation.sensor_of_channel(senses, observation.shape[0])
+    channels, perturbation_state = sense(perturbation, key, time, perturbation_state, observation)
+    sources = perturbation.sensor_of_channel(perturbation_state, observation.shape[0])
     action, carry, inside = policy.step(channels, carry)
-    command = perturb_action(perturbation, key, time, senses, action)
-    return channels, sources, action, command, inside, carry, senses
+    command = perturb_action(perturbation, key, time, perturbation_state, action)
+    return channels, sources, action, command, inside, carry, perturbation_state
 
 
 def collect_codes(

@@ -99,14 +99,14 @@ class _Panel:
         self._image = view.imshow(image(world, self._trace, 0))
         self._caption = view.set_title("", fontsize=9, loc="left")
         count = self._trace.channels.shape[1]
-        senses = self._figure.add_subplot(grid[0, 1])
-        self._bars = senses.barh(np.arange(count), np.zeros(count))
-        senses.set(xlim=(-1, 1), ylim=(count - 0.5, -0.5), xticks=[])
-        senses.set_title("what arrives", fontsize=9, loc="left")
-        senses.set_yticks(np.arange(count))
-        senses.tick_params(length=0, labelsize=7 if count <= 16 else 5.5)
-        senses.axvline(0, color="0.5", linewidth=0.6)
-        self._senses = senses
+        channels = self._figure.add_subplot(grid[0, 1])
+        self._bars = channels.barh(np.arange(count), np.zeros(count))
+        channels.set(xlim=(-1, 1), ylim=(count - 0.5, -0.5), xticks=[])
+        channels.set_title("what arrives", fontsize=9, loc="left")
+        channels.set_yticks(np.arange(count))
+        channels.tick_params(length=0, labelsize=7 if count <= 16 else 5.5)
+        channels.axvline(0, color="0.5", linewidth=0.6)
+        self._channels = channels
         attention = self._figure.add_subplot(grid[0, 2])
         attention.set_title("attention of the queries", fontsize=9, loc="left")
         attention.set(xticks=[], yticks=[])
@@ -133,7 +133,7 @@ class _Panel:
         for bar, value, index in zip(self._bars, trace.channels[step] / spans, source, strict=True):
             bar.set_width(float(np.clip(value, -1, 1)))
             bar.set_color(self._hues[index] if index >= 0 else NOISE)
-        self._senses.set_yticklabels(
+        self._channels.set_yticklabels(
             [self._names[index] if index >= 0 else "noise" for index in source]
         )
         if self._attention is not None:

@@ -202,8 +202,8 @@ class Actors:
         policy = zoo.load(recipe.name).policy
         if type(policy) is type(self.agent.policy):  # one of the kind, which is no contrast
             return None, None
-        senses = self.world.raw_observation_spec
-        return recipe.name, self._actor(policy, senses if isinstance(senses, int) else None)
+        spec = self.world.raw_observation_spec
+        return recipe.name, self._actor(policy, spec if isinstance(spec, int) else None)
 
     def _actor(self, policy: Policy, num_inputs: int | None = None) -> Actor:
         return by_kind(

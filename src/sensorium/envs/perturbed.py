@@ -112,23 +112,27 @@ class Perturbed(Environment):
         """Start the world, then the perturbation."""
         observation, world = self.world.reset_env(key, params)
         key_init, key_apply = jax.random.split(stream(key, "senses"))
-        senses = self.perturbation.init(key_init, self.world.observation_spec)
-        observation, senses = self.perturbation.apply(key_apply, senses, observation)
-        return observation, PerturbedState(world, senses, self.world.time(world))
+        perturbation_state = self.perturbation.init(key_init, self.world.observation_spec)
+        observation, perturbation_state = self.perturbation.apply(
+            key_apply, perturbation_state, observation
+        )
+        return observation, PerturbedState(world, perturbation_state, self.world.time(world))
 
     def step_env(
         self, key: Key, state: PerturbedState, action: Action, params: Any
     ) -> tuple[Sensed, PerturbedState, Scalar, Flag, dict[str, Any]]:
         """Perturb the action, advance the world, then perturb what it shows."""
-        key_world, key_senses = jax.random.split(key)
+        key_world, key_perturbation = jax.random.split(key)
         if self.perturbation.perturbs_actions:
             key_action = stream(key, "action")
             action = self.perturbation.perturb_action(key_action, state.perturbation, action)
         observation, world, reward, terminated, info = self.world.step_env(
             key_world, state.world, action, params
         )
-        observation, senses = self.perturbation.apply(key_senses, state.perturbation, observation)
-        state = PerturbedState(world, senses, self.world.time(world))
+        observation, perturbation_state = self.perturbation.apply(
+            key_perturbation, state.perturbation, observation
+        )
+        state = PerturbedState(world, perturbation_state, self.world.time(world))
         return observation, state, reward, terminated, info
 
     def observe(self, state: PerturbedState) -> Sensed:

@@ -46,7 +46,10 @@ def score(
     Returns:
         The scores.
     """
-    rows = [watched(policy, name, env, senses, episodes, seed, engine) for senses in perturbations]
+    rows = [
+        watched(policy, name, env, perturbation, episodes, seed, engine)
+        for perturbation in perturbations
+    ]
     dictionaries = [row.to_json() for row in rows]
     write(dictionaries if len(rows) > 1 else dictionaries[0], json)
     console_for(json).print(score_table(rows, paper))
@@ -57,15 +60,17 @@ def watched(
     policy: Policy,
     name: str,
     env: str,
-    senses: Perturbation,
+    perturbation: Perturbation,
     episodes: int,
     seed: int,
     engine: EngineConfig | None = None,
 ) -> Scores:
     """Evaluate; until that is done, a line on a terminal names the score that is under way."""
-    line = escape(f"{name}, {senses}: {episodes:,} episodes")
+    line = escape(f"{name}, {perturbation}: {episodes:,} episodes")
     with Console(stderr=True).status(line, refresh_per_second=2):
-        return evaluate(policy, env, senses, episodes=episodes, seed=seed, name=name, engine=engine)
+        return evaluate(
+            policy, env, perturbation, episodes=episodes, seed=seed, name=name, engine=engine
+        )
 
 
 def score_table(

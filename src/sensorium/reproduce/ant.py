@@ -24,9 +24,9 @@ def table_4(episodes: int, seed: int, out: Path) -> Result:
 
 def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AN Table 6, the ant's column: reshuffled in mid-episode."""
-    senses = tuple(Reshuffle(every) for every in (25, 50, 100, 200, 500))
+    perturbations = tuple(Reshuffle(every) for every in (25, 50, 100, 200, 500))
     agents = present("ant-pi", "ant-pi-large", "ant-pi-evolved")
-    return score_tables(agents, ENV, senses, AN_6, episodes, seed, out)
+    return score_tables(agents, ENV, perturbations, AN_6, episodes, seed, out)
 
 
 def nla_table_3(episodes: int, seed: int, out: Path) -> Result:

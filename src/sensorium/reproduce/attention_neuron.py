@@ -36,8 +36,8 @@ def table_6(episodes: int, seed: int, out: Path) -> Result:
     The paper's agent was not trained for it; of ours, `cartpole-pi-reshuffle` was.
     """
     agents = present("cartpole-pi", "cartpole-pi-best", "cartpole-pi-reshuffle")
-    senses = tuple(Reshuffle(every) for every in (25, 50, 100, 200, 500))
-    return score_tables(agents, ENV, senses, AN_6, episodes, seed, out)
+    perturbations = tuple(Reshuffle(every) for every in (25, 50, 100, 200, 500))
+    return score_tables(agents, ENV, perturbations, AN_6, episodes, seed, out)
 
 
 def table_3(episodes: int, seed: int, out: Path) -> Result:

@@ -51,9 +51,9 @@ def authors(episodes: int, seed: int, out: Path) -> Result:
     rows, tables = [], []
     for env in (OURS, THEIRS):
         for name in ("carracing_attention_agent", "carracing_pi"):
-            senses = (ShufflePatches(),) if "shuffled" in LOGGED[name] else (Identity(),)
+            perturbations = (ShufflePatches(),) if "shuffled" in LOGGED[name] else (Identity(),)
             agents = {name: read_published(name)}
-            scores, table = score_tables(agents, env, senses, LOGGED, episodes, seed, out)
+            scores, table = score_tables(agents, env, perturbations, LOGGED, episodes, seed, out)
             rows += scores
             tables.append(table)
     return rows, _together(*tables)
@@ -74,8 +74,8 @@ def table_5(episodes: int, seed: int, out: Path) -> Result:
 def table_6(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AN Table 6, the column of CarRacing: patches reshuffled in mid-episode."""
     agents = _all_of(("carracing_pi",), *RACING_PI)
-    senses = tuple(ShufflePatches(every=every) for every in (25, 50, 100, 200, 500))
-    return score_tables(agents, THEIRS, senses, AN_6, episodes, seed, out)
+    perturbations = tuple(ShufflePatches(every=every) for every in (25, 50, 100, 200, 500))
+    return score_tables(agents, THEIRS, perturbations, AN_6, episodes, seed, out)
 
 
 def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
@@ -108,16 +108,16 @@ def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AA Table 4: changes of the world that training did not have."""
     agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
     agents |= present("carracing-cnn", "carracing-ppo", needed=False)
-    senses = tuple(MODIFICATIONS[name] for name in ("colour", "bars", "blob"))
-    return score_tables(agents, THEIRS, senses, AA_4, episodes, seed, out)
+    perturbations = tuple(MODIFICATIONS[name] for name in ("colour", "bars", "blob"))
+    return score_tables(agents, THEIRS, perturbations, AA_4, episodes, seed, out)
 
 
 def aa_noise(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AA's discussion: noise where the grass was, and an agent that was trained there."""
     trained = "carracing-noise-10"
     agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS, trained)
-    senses = (MODIFICATIONS["noise"],)
-    rows, tables = score_tables(agents, THEIRS, senses, AA_NOISE, episodes, seed, out)
+    perturbations = (MODIFICATIONS["noise"],)
+    rows, tables = score_tables(agents, THEIRS, perturbations, AA_NOISE, episodes, seed, out)
     return rows, _together(tables, _left_out(trained))
 
 
@@ -125,9 +125,9 @@ def nla_table_4(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild NLA Table 4: CarRacing with linear and with nonlinear attention, plain and shuffled."""
     forms = ("carracing-pi", "carracing-nla")
     agents = _all_of(("carracing_pi",), *forms)
-    senses = (Identity(), ShufflePatches())
+    perturbations = (Identity(), ShufflePatches())
     paper = {**NLA_BASELINE, **NLA}
-    rows, tables = score_tables(agents, THEIRS, senses, paper, episodes, seed, out)
+    rows, tables = score_tables(agents, THEIRS, perturbations, paper, episodes, seed, out)
     return rows, _together(tables, _left_out(*forms))
 
 

@@ -41,9 +41,10 @@ def nla_table_2(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
         if name not in names():
             continue
         agent = load(name)
-        senses: tuple[Perturbation, ...] = (Identity(), Shuffle())
+        perturbations: tuple[Perturbation, ...] = (Identity(), Shuffle())
         scores = [
-            watched(agent.policy, name, agent.recipe.env, each, episodes, seed) for each in senses
+            watched(agent.policy, name, agent.recipe.env, each, episodes, seed)
+            for each in perturbations
         ]
         paper = {**NLA_BASELINE, **NLA}.get(name, {})
         said = [str(paper.get(score.perturbation, "-")) for score in scores]

@@ -56,13 +56,15 @@ def score_tables(
     rows, tables = [], []
     for name, policy in agents.items():
 
-        def ask(senses: Perturbation, policy: Policy = policy, name: str = name) -> Scores:
-            return _scored(policy, name, env, senses, episodes, seed, out)
+        def ask(perturbation: Perturbation, policy: Policy = policy, name: str = name) -> Scores:
+            return _scored(policy, name, env, perturbation, episodes, seed, out)
 
         plain = ask(Identity())
         fixed = isinstance(policy, FeedForwardPolicy)
         asked = [p for p in perturbations if not fixed or isinstance(p, (Identity, Shuffle))]
-        scores = [plain if senses == Identity() else ask(senses) for senses in asked]
+        scores = [
+            plain if perturbation == Identity() else ask(perturbation) for perturbation in asked
+        ]
         published = paper.get(name, {})
         for score in scores:
             difference, interval = paired_difference(score.returns, plain.returns)
@@ -79,18 +81,24 @@ def score_tables(
 
 
 def _scored(
-    policy: Policy, name: str, env: str, senses: Perturbation, episodes: int, seed: int, out: Path
+    policy: Policy,
+    name: str,
+    env: str,
+    perturbation: Perturbation,
+    episodes: int,
+    seed: int,
+    out: Path,
 ) -> Scores:
     """Return a score; on the host measure it only if there is none yet of these weights in these episodes."""
     if not make_world(env).on_host:
-        return watched(policy, name, env, senses, episodes, seed)
-    asked = (env, repr(senses), episodes, seed, repr(policy))
+        return watched(policy, name, env, perturbation, episodes, seed)
+    asked = (env, repr(perturbation), episodes, seed, repr(policy))
     digest = hashlib.sha256(repr(asked).encode() + np.asarray(to_vector(policy)).tobytes())
     path = out / "scores" / f"{name}-{digest.hexdigest()[:16]}.json"
     if (kept := _kept(path)) is not None:
         Console(stderr=True).print(f"As measured before: {path}", style="dim", highlight=False)
         return kept
-    scores = watched(policy, name, env, senses, episodes, seed)
+    scores = watched(policy, name, env, perturbation, episodes, seed)
     write_json(path, scores.to_json())
     return scores
 

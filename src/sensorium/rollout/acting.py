@@ -101,27 +101,27 @@ def restarted(
     )
 
 
-def begin_senses(perturbation: Perturbation, key: Key, shown: ObservationSpec) -> PyTree:
+def begin_perturbation(perturbation: Perturbation, key: Key, shown: ObservationSpec) -> PyTree:
     """Draw the perturbation's state at the start of the episode of `key`, in a world that shows `shown`."""
     return perturbation.init(stream(key, "senses"), shown)
 
 
 def sense(
-    perturbation: Perturbation, key: Key, time: Array, senses: PyTree, observation: Array
+    perturbation: Perturbation, key: Key, time: Array, state: PyTree, observation: Array
 ) -> tuple[Array, PyTree]:
     """Perturb the observation of a step of the episode of `key`; return it and the new state."""
     key = jax.random.fold_in(stream(key, "noise"), time)
-    return perturbation.apply(key, senses, observation.astype(jnp.float32))
+    return perturbation.apply(key, state, observation.astype(jnp.float32))
 
 
 def perturb_action(
-    perturbation: Perturbation, key: Key, time: Array, senses: PyTree, action: Array
+    perturbation: Perturbation, key: Key, time: Array, state: PyTree, action: Array
 ) -> Array:
-    """Perturb the action of a step of the episode of `key`; `senses` is the state that `sense` returned."""
+    """Perturb the action of a step of the episode of `key`; `state` is what `sense` returned."""
     if not perturbation.perturbs_actions:
         return action
     key = jax.random.fold_in(stream(key, "action"), time)
-    return perturbation.perturb_action(key, senses, action)
+    return perturbation.perturb_action(key, state, action)
 
 
 _Static = tuple[Policy, Perturbation, ObservationSpec]
@@ -146,10 +146,10 @@ def _act(
     ) -> tuple[Array, Memories]:
         policy = _pick(architecture, parameters, individual)
         key = jax.random.wrap_key_data(key)
-        readings, senses = sense(perturbation, key, now.time, now.perturbation, observation)
+        readings, state = sense(perturbation, key, now.time, now.perturbation, observation)
         action, carry, _ = policy.step(readings, now.carry)
-        action = perturb_action(perturbation, key, now.time, senses, action)
-        return action, Memories(carry, senses, now.time + 1)
+        action = perturb_action(perturbation, key, now.time, state, action)
+        return action, Memories(carry, state, now.time + 1)
 
     now = restarted(started, lambda: _blank(static, parameters, individuals, key_data), memories)
     return jax.vmap(lane)(individuals, key_data, now, observations)
@@ -167,9 +167,9 @@ def _blank(
 
     def lane(individual: Array, key: Array) -> Memories:
         policy = _pick(architecture, parameters, individual)
-        senses = begin_senses(perturbation, jax.random.wrap_key_data(key), shown)
+        state = begin_perturbation(perturbation, jax.random.wrap_key_data(key), shown)
         carry = policy.initial_carry(perturbation.output_spec(shown))
-        return Memories(carry, senses, jnp.zeros((), jnp.int32))
+        return Memories(carry, state, jnp.zeros((), jnp.int32))
 
     return jax.vmap(lane)(individuals, key_data)
 

@@ -193,8 +193,8 @@ def _run_lane(
 
     def step(changing: Lane, step: Array) -> tuple[Lane, Transitions]:
         now = changing._replace(world=bare.join(changing.world, constant))
-        key_senses, key_action, key_world = jax.random.split(jax.random.fold_in(key_steps, step), 3)
-        moment, memory = moment_of(now, step, key_senses)
+        key_apply, key_action, key_world = jax.random.split(jax.random.fold_in(key_steps, step), 3)
+        moment, memory = moment_of(now, step, key_apply)
         action, carry, record = behaviour.act(moment, memory.carry)
         if perturbation.perturbs_actions:
             action = perturbation.perturb_action(key_action, memory.perturbation, action)

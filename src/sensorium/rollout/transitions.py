@@ -145,13 +145,13 @@ def as_numpy(memory: Memory) -> Memory:
 
 def blank_memory(behaviour: Behaviour, world: World, key: Key) -> Memory:
     """Make the memory at the start of an episode."""
-    senses = world.perturbation.init(key, world.raw_observation_spec)
-    return Memory(behaviour.initial_carry(world), senses)
+    state = world.perturbation.init(key, world.raw_observation_spec)
+    return Memory(behaviour.initial_carry(world), state)
 
 
 def look(
     world: World,
-    key_senses: Key,
+    key_apply: Key,
     memory: Memory,
     shown: Sensed,
     **rest: Any,
@@ -160,7 +160,7 @@ def look(
 
     Args:
         world: The world.
-        key_senses: Random key.
+        key_apply: Random key.
         memory: Of the lane, before.
         shown: What the world shows.
         rest: The other fields of the `Moment`.
@@ -169,9 +169,9 @@ def look(
         The moment, and the memory with the perturbation's new state.
     """
     perturbation = world.perturbation
-    observation, senses = perturbation.apply(key_senses, memory.perturbation, shown)
+    observation, state = perturbation.apply(key_apply, memory.perturbation, shown)
     sensors = jnp.zeros(0, jnp.int32)
     if isinstance(world.raw_observation_spec, int):
-        sensors = perturbation.sensor_of_channel(senses, world.raw_observation_spec)
+        sensors = perturbation.sensor_of_channel(state, world.raw_observation_spec)
     moment = Moment(observation, shown, sensors, **rest)
-    return moment, memory._replace(perturbation=senses)
+    return moment, memory._replace(perturbation=state)

@@ -242,8 +242,8 @@ class Dagger(Trainer):
             jnp.asarray(np.resize(np.array(config.action_noise, np.float32), config.num_envs)),
             config.freeze_encoder,
         )
-        (carry, senses), steps = collector.collect(behaviour, config.rollout_steps, key)
-        memory = carry[0], () if config.freeze_encoder else senses
+        (carry, state), steps = collector.collect(behaviour, config.rollout_steps, key)
+        memory = carry[0], () if config.freeze_encoder else state
         self._buffer.add(number, Round(steps.record, steps.started, steps.alive, memory))
 
     def _structure(self) -> Round:
@@ -288,8 +288,8 @@ class Dagger(Trainer):
     ) -> tuple[Learner, dict[str, Scalar]]:
         """One batch: an update after each window, memories carried from window to window."""
         config = self.config
-        key_senses, key_steps = jax.random.split(key)
-        keys = jax.random.split(key_senses, config.batch_size)
+        key_apply, key_steps = jax.random.split(key)
+        keys = jax.random.split(key_apply, config.batch_size)
         memory = self._blank(learner.model.policy, keys)
         if known.any():
             memory = remembered(batch.memory, known, memory)
@@ -318,10 +318,10 @@ class Dagger(Trainer):
         return jax.vmap(partial(self._blank_lane, student), out_axes=-1)(keys)
 
     def _blank_lane(self, student: Policy, key: Key) -> PyTree:
-        senses: PyTree = ()
+        state: PyTree = ()
         if not self.config.freeze_encoder:
-            senses = self.world.perturbation.init(key, self.world.raw_observation_spec)
-        return student.initial_carry(self.world.observation_spec), senses
+            state = self.world.perturbation.init(key, self.world.raw_observation_spec)
+        return student.initial_carry(self.world.observation_spec), state
 
     @partial(jax.jit, static_argnames="self")
     def _gradients(self, lanes: tuple, model: Probed, key: Key) -> tuple[tuple, PyTree]:
@@ -366,20 +366,18 @@ class Dagger(Trainer):
         def one(
             lane: Array, key: Key, memory: PyTree, started: Array, now: Labelled
         ) -> tuple[PyTree, tuple[Scalar, Scalar]]:
-            key_start, key_senses = jax.random.split(jax.random.fold_in(key, lane))
-            carry, senses = where(started, self._blank_lane(student, key_start), memory)
+            key_start, key_apply = jax.random.split(jax.random.fold_in(key, lane))
+            carry, state = where(started, self._blank_lane(student, key_start), memory)
             features, identity = now.received, jnp.zeros(())
             if not config.freeze_encoder:
-                received, senses = perturbation.apply(key_senses, senses, now.received)
+                received, state = perturbation.apply(key_apply, state, now.received)
                 features, carry, _ = student.encode(received, carry)
                 if config.sensor_id_coef:
-                    sources = perturbation.sensor_of_channel(
-                        senses, self.world.raw_observation_spec
-                    )
+                    sources = perturbation.sensor_of_channel(state, self.world.raw_observation_spec)
                     identity = identity_loss(model.probe, student.sensor_features(carry), sources)
             outputs, carry = student.decide(features, carry)
             apart = distribution.distance(outputs, now.expert_action, self._weights)
-            return (student.after_action(carry, now.action), senses), (apart, identity)
+            return (student.after_action(carry, now.action), state), (apart, identity)
 
         def step(memory: PyTree, now: tuple) -> tuple[PyTree, tuple[Array, Array]]:
             key, started, labelled = now

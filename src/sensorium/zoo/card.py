@@ -22,7 +22,9 @@ def show_all(json: str | None) -> None:
     for column in ("params", "plain", "shuffled", "+5 noise"):
         agents.add_column(column, justify="right", no_wrap=True)
     for name, card in cards.items():
-        scores = (_mean(card, senses) for senses in ("plain", "shuffled", "+5 noise channels"))
+        scores = (
+            _mean(card, perturbation) for perturbation in ("plain", "shuffled", "+5 noise channels")
+        )
         agents.add_row(name, str(card.get("parameters", "-")), *scores)
     recipes = Table(title="Recipes, for `sensorium train`", show_header=False, box=box.SIMPLE)
     recipes.add_column(no_wrap=True)
@@ -40,14 +42,14 @@ def show_card(agent: str, json: str | None) -> None:
     for name, value in card.items():
         if name != "scores":
             table.add_row(name, str(value))
-    for senses, scores in card.get("scores", {}).items():
+    for perturbation, scores in card.get("scores", {}).items():
         low, high = scores["ci95"]
         mean, std = shown(scores["mean"], 1), shown(scores["std"], 1)
         text = f"{mean} ± {std} (95% {shown(low)} to {shown(high)})"
-        table.add_row(senses, text)
+        table.add_row(perturbation, text)
     console_for(json).print(table)
 
 
-def _mean(card: dict[str, Any], senses: str) -> str:
-    scores = card.get("scores", {}).get(senses)
+def _mean(card: dict[str, Any], perturbation: str) -> str:
+    scores = card.get("scores", {}).get(perturbation)
     return "-" if scores is None else f"{shown(scores['mean'])} ± {shown(scores['std'])}"

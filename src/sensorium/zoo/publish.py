@@ -37,7 +37,7 @@ from sensorium.training.checkpoints import BEST
 from sensorium.training.run import describe_versions
 from sensorium.zoo.agent import Agent, load, zoo_directory
 
-SENSES: tuple[Perturbation, ...] = (
+OF_SENSORS: tuple[Perturbation, ...] = (
     Identity(),
     Shuffle(),
     Duplicate(2),
@@ -46,7 +46,7 @@ SENSES: tuple[Perturbation, ...] = (
     Reshuffle(100),
 )
 """What every agent is scored under."""
-HOST_SENSES = (Reshuffle(500),)
+OF_HOST_SENSORS = (Reshuffle(500),)
 """And the ant beyond that (AN Table 6)."""
 OF_IMAGES: tuple[Perturbation, ...] = (
     Identity(),
@@ -119,13 +119,15 @@ def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
     world = make_world(agent.recipe.env)
     fixed = isinstance(agent.policy, FeedForwardPolicy)
     images = not isinstance(world.observation_spec, int)
-    asked = OF_IMAGES if images else SENSES + (HOST_SENSES if world.on_host else ())
+    asked = OF_IMAGES if images else OF_SENSORS + (OF_HOST_SENSORS if world.on_host else ())
     asked += OF_PATCHES if isinstance(agent.policy, VisionPolicy) else ()
     found = {}
-    for senses in asked[:2] if fixed else asked:
-        if _takes(agent, senses):
-            scores = evaluate(agent.policy, agent.recipe.env, senses, episodes=episodes, seed=seed)
-            found[str(senses)] = _written(scores)
+    for perturbation in asked[:2] if fixed else asked:
+        if _takes(agent, perturbation):
+            scores = evaluate(
+                agent.policy, agent.recipe.env, perturbation, episodes=episodes, seed=seed
+            )
+            found[str(perturbation)] = _written(scores)
     if world.host_twin is not None:
         scores = evaluate(agent.policy, world.host_twin, episodes=episodes, seed=seed)
         found[f"in {world.host_twin.partition(':')[2]}"] = _written(scores)
@@ -182,10 +184,10 @@ def _training(run: Path) -> dict[str, Any]:
     }
 
 
-def _takes(agent: Agent, senses: Perturbation) -> bool:
+def _takes(agent: Agent, perturbation: Perturbation) -> bool:
     """Whether an agent works with that many channels; NLA as published has a fixed number."""
     try:
-        agent.initial_carry(make_world(agent.recipe.env, senses).observation_spec)
+        agent.initial_carry(make_world(agent.recipe.env, perturbation).observation_spec)
     except ConfigError:
         return False
     return True
