@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from sensorium.bridges.jerk import PenaliseJerk
 from sensorium.bridges.open_env import open_env
 from sensorium.errors import ConfigError, WorldError
 from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, compose
@@ -84,11 +85,11 @@ def test_workers_change_nothing(key):
         assert np.array_equal(results[0].rewards, other.rewards)
 
 
-def test_each_core_has_a_worker(key, usable_cores):
+def test_each_core_has_a_worker(key, worker_for_each_core):
     world = make_world(WALK)
     policies, keys = population(CONFIG, world, 2), jax.random.split(key, 5)
     with HostEngine(world, lanes=8) as many, HostEngine(world, workers=0, lanes=8) as alone:
-        assert many.workers == usable_cores
+        assert many.workers == worker_for_each_core
         same = many.run_population(policies, keys), alone.run_population(policies, keys)
     np.testing.assert_allclose(same[0].rewards, same[1].rewards, rtol=1e-5)
 
@@ -233,3 +234,16 @@ def test_the_authors_ant_walks_though_its_sensors_are_shuffled(reference):
     # Its authors logged 2563 +- 79
     assert 2300 < float(episodes.total.mean()) < 2700
     assert episodes.length.tolist() == [1000] * 8
+
+
+def test_environments_of_a_trainer_are_opened_once():
+    with HostEngine(make_world("gym:Pendulum-v1"), workers=0) as engine:
+        pools = [
+            engine.open_pool(2),
+            engine.open_pool(3),
+            engine.open_pool(2, PenaliseJerk, penalty=1.0),
+            engine.open_pool(2, PenaliseJerk, penalty=2.0),
+        ]
+        assert len({id(pool) for pool in pools}) == 4
+        assert engine.open_pool(2) is pools[0]
+        assert engine.open_pool(2, PenaliseJerk, penalty=1.0) is pools[2]

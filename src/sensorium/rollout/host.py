@@ -42,12 +42,8 @@ class Transcript(NamedTuple):
     """Whether an episode ended by itself, rather than at its time limit."""
 
 
-WrapEnv = Callable[[Any], Any]
-"""Wraps an environment; a value that can be pickled and hashed."""
-
-
-def _open_wrapped(opener: OpenEnv, wrap: WrapEnv) -> Any:
-    return wrap(opener())
+def _open_wrapped(opener: OpenEnv, wrapper: Callable, settings: dict[str, Any]) -> Any:
+    return wrapper(opener(), **settings)
 
 
 class HostEngine(Engine):
@@ -83,7 +79,7 @@ class HostEngine(Engine):
         self._lanes = lanes
         self._timeout = timeout
         self._pools: list[PoolVectorEnv] = []
-        self._lent: dict[tuple[int, WrapEnv | None], PoolVectorEnv] = {}
+        self._lent: dict[tuple[Any, ...], PoolVectorEnv] = {}
 
     def run_population(self, policies: Policy, keys: Keys) -> Episode:
         population = jax.tree.leaves(eqx.filter(policies, eqx.is_inexact_array))[0].shape[0]
@@ -139,19 +135,25 @@ class HostEngine(Engine):
     def run_episodes(self, policy: Policy, keys: Keys) -> Episode:
         return jax.tree.map(lambda leaf: leaf[0], self.run_population(as_population(policy), keys))
 
-    def open_pool(self, num_envs: int, wrap: WrapEnv | None = None) -> PoolVectorEnv:
-        """Open environments for a trainer to step, perhaps wrapped; they are closed with the engine.
+    def open_pool(
+        self, num_envs: int, wrapper: Callable | None = None, **settings: Any
+    ) -> PoolVectorEnv:
+        """Open environments for a trainer to step; they are closed with the engine.
 
         The same arguments give the same ones again.
+
+        Args:
+            num_envs: How many.
+            wrapper: Wraps each.
+            settings: Of the wrapper; values that can be pickled and hashed.
         """
-        if (num_envs, wrap) not in self._lent:
+        asked = (num_envs, wrapper, *sorted(settings.items()))
+        if asked not in self._lent:
             opener = self.world.opener()
-            if wrap is not None:
-                opener = partial(_open_wrapped, opener, wrap)
-            self._lent[num_envs, wrap] = PoolVectorEnv(
-                opener, num_envs, self.workers, timeout=self._timeout
-            )
-        return self._lent[num_envs, wrap]
+            if wrapper is not None:
+                opener = partial(_open_wrapped, opener, wrapper, settings)
+            self._lent[asked] = PoolVectorEnv(opener, num_envs, self.workers, timeout=self._timeout)
+        return self._lent[asked]
 
     def close(self) -> None:
         """End the workers."""

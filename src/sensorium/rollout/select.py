@@ -4,7 +4,6 @@ import dataclasses
 import difflib
 import string
 from collections.abc import Callable
-from functools import partial
 from typing import Literal, TypeVar
 
 import jax
@@ -157,7 +156,7 @@ def open_collector(
         assert isinstance(engine, HostEngine)
         if expert is None or isinstance(expert, Actor):
             return HostCollector(world, engine.open_pool(num_envs), key, cut_first, expert)
-        pool = engine.open_pool(num_envs, partial(Advised, expert=expert))
+        pool = engine.open_pool(num_envs, Advised, expert=expert)
         return HostCollector(world, pool, key, cut_first)
 
     return by_kind(

@@ -187,8 +187,7 @@ class Sb3Ppo(Trainer):
         def on_host(host: HostWorld) -> Any:
             assert isinstance(self.engine, HostEngine)
             import_sb3().common.utils.th.set_num_threads(1)  # the other cores simulate
-            wrap = functools.partial(PenaliseJerk, penalty=self.config.jerk_penalty)
-            return self.engine.open_pool(count, wrap)
+            return self.engine.open_pool(count, PenaliseJerk, penalty=self.config.jerk_penalty)
 
         return by_kind(self.engine.world, on_device, on_host)
 
