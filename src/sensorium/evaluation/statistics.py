@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 
 from sensorium.errors import ConfigError
 
@@ -59,6 +58,8 @@ def summarise(returns: Float[np.ndarray, " episodes"], solved_return: float) -> 
 
 def interquartile_mean(returns: np.ndarray, axis: int = -1) -> np.ndarray:
     """Compute the mean without the lowest and the highest quarter."""
+    from scipy import stats  # here, as it takes most of a second, and training needs it never
+
     return np.asarray(stats.trim_mean(returns, 0.25, axis=axis))
 
 
@@ -66,6 +67,8 @@ def bootstrap_interval(
     returns: Float[np.ndarray, " episodes"], statistic: Callable[..., np.ndarray]
 ) -> Interval:
     """Compute the 95% percentile bootstrap interval of `statistic(returns, axis)`."""
+    from scipy import stats
+
     if np.ptp(returns) == 0:  # one episode, or all alike: nothing to resample
         value = float(statistic(returns, axis=-1))
         return value, value
