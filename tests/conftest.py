@@ -46,18 +46,20 @@ def _forget_compiled_code():
         jax.clear_caches()
 
 
-@pytest.fixture(autouse=True)
-def _environments_in_this_process(request, monkeypatch):
+@pytest.fixture(autouse=True, scope="session")
+def _environments_in_this_process():
     """Engines on the host start workers where tests ask for them: four processes take seconds to start."""
-    if "usable_cores" not in request.fixturenames:
-        monkeypatch.setattr("sensorium.rollout.host.usable_cores", lambda: 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sensorium.rollout.host.usable_cores", lambda: 0)
+        yield
 
 
 @pytest.fixture
-def usable_cores():
-    """For tests of engines that have a worker for each core, as they do by default."""
+def worker_for_each_core(monkeypatch):
+    """Engines on the host have their default number of workers, which this returns."""
     from sensorium.rollout import usable_cores
 
+    monkeypatch.setattr("sensorium.rollout.host.usable_cores", usable_cores)
     return usable_cores()
 
 
