@@ -26,11 +26,8 @@ def test_every_agent_has_a_card_that_fits(name):
     # These cards are owed the other half of their episodes
     halved = name in (
         "carracing-attention-agent",
-        "carracing-cnn",
-        "carracing-nla",
         "carracing-netrand",
         "carracing-noise-10",
-        "carracing-pi",
         "carracing-pi-backgrounds",
     )
     episodes = 50 if halved else agent.recipe.make_world().scored_episodes
