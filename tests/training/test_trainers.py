@@ -15,6 +15,10 @@ from sensorium.training.strategies import STRATEGIES
 from tests.probes import FollowWorld, OneMattersWorld, context
 
 
+# Their programs take longer to compile than to run
+pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
+
+
 def draw_follower(key):
     return FeedForwardConfig((4,)).build(1, 1, key)
 
