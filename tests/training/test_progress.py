@@ -11,8 +11,8 @@ from sensorium.envs import CartPoleSwingUpHarder
 from sensorium.policies import AttentionNeuronConfig, as_population
 from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.terminal import with_unit
+from sensorium.training import Budget
 from sensorium.training.progress import Display, headline
-from sensorium.training.run import Budget
 
 ROW = dict(
     generation=3,

@@ -25,7 +25,7 @@ from sensorium.rollout import DeviceEngine
 from sensorium.training import Budget, RunDirectory, ShacConfig, Trainer, run
 from sensorium.training.progress import MetricsFile, read_metrics
 from sensorium.training.trainer import Metrics
-from tests.probes import FollowWorld
+from tests.probes import FollowWorld, Stopped, stop_after
 
 pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry", "short_episodes")
 
@@ -49,6 +49,23 @@ def whole(short_episodes, tmp_path_factory):
     """A run that nothing has disturbed, and the agent that came of it."""
     directory = tmp_path_factory.mktemp("whole")
     return directory, recipes.train(tiny(), directory, quiet=True)
+
+
+def test_a_run_goes_on_though_recipes_have_new_settings_since(whole, tmp_path, monkeypatch):
+    to_json = Recipe.to_json
+
+    def older(recipe):
+        written = to_json(recipe)
+        for stage in written["stages"]:
+            del stage["stop_at"], stage["max_seconds"]
+        return written
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Recipe, "to_json", older)
+        with pytest.raises(Stopped):
+            recipes.train(tiny(), tmp_path / "run", quiet=True, on_generation=stop_after(3))
+    again = recipes.resume(tmp_path / "run", quiet=True)
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, again, whole[1]))
 
 
 @pytest.mark.parametrize("name", recipes.RECIPES)
@@ -405,6 +422,37 @@ def test_a_candidate_of_nan_does_not_hide_the_best(tmp_path):
     best = run(trainer, engine, directory, budget, quiet=True, on_generation=rows.append)
     assert jax.tree.leaves(best)[0].item() == 0.0
     assert rows[-1]["best_test"] == rows[-1]["test"] > -20
+
+
+class Climbing(Standing):
+    """An agent whose output comes nearer to 0 with each generation."""
+
+    def init(self, key):
+        return jnp.full(1, 8.0)
+
+    def step(self, state):
+        return state / 2, Metrics(0, {})
+
+
+@pytest.mark.parametrize(
+    ("limit", "generations"),
+    [({}, 9), ({"stop_at": -1e9}, 2), ({"max_seconds": 1e-9}, 1), ({"max_seconds": 1e9}, 9)],
+)
+def test_a_stage_ends_where_it_is_good_enough_or_out_of_time(limit, generations, tmp_path):
+    rows = []
+    budget = Budget("probe", 0, 1, 9, 9, test_every=2, test_episodes=3, seed=0, **limit)
+    directory = RunDirectory(tmp_path, {"name": "follow", "stages": [{"name": "probe"}]})
+    engine, options = DeviceEngine(FollowWorld()), dict(quiet=True, on_generation=rows.append)
+    best = run(Climbing(), engine, directory, budget, **options)
+    assert len(rows) == generations
+    assert rows[-1]["seconds_left"] == 0
+    assert rows[-1]["test"] is not None
+    assert directory.history()[0]["generations"] == generations
+    # A kill between the last checkpoint and the end of the stage: nothing is trained again
+    (tmp_path / "stages" / "probe.safetensors").unlink()
+    again = run(Climbing(), engine, directory, budget, **options)
+    assert len(rows) == generations
+    assert jax.tree.leaves(again)[0].item() == jax.tree.leaves(best)[0].item()
 
 
 def test_weights_that_are_no_numbers_stop_a_run(tmp_path):

@@ -1,6 +1,7 @@
 """A recipe is data: a world, a policy, and the stages in which it is trained, in one frozen value."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,10 +46,12 @@ class Stage:
     generations: int = 100
     """How long."""
     perturbation: Perturbation = Identity()
-    """What happens to the observations in training and in its tests."""
+    """What happens to the observations in training, and in its tests."""
+    test_perturbation: Perturbation | None = None
+    """What happens to them in its tests, where that is something else."""
     expert: str = ""
     """What the policy learns from, where the trainer asks for it: an agent of the zoo, a run, a file (of
-    Stable-Baselines3 too), or `stage:NAME`."""
+    Stable-Baselines3 too), `module:function`, or `stage:NAME`."""
     vecnormalize: str = ""
     """Statistics of VecNormalize that an expert of Stable-Baselines3 was trained behind, a file; those beside
     the model if empty, none if `none`."""
@@ -63,6 +66,10 @@ class Stage:
     """Generations between tests of the candidates; the policy with the best test is kept."""
     test_episodes: int = 200
     """Episodes of a test; their starts are neither those of training nor those of evaluation."""
+    stop_at: float | None = None
+    """End the stage with the first test whose mean return is this; None to train all generations."""
+    max_seconds: float | None = None
+    """End it after so many seconds of training: how far it got then depends on the machine."""
     checkpoint_every: int = 10
     """Generations between checkpoints."""
 
@@ -78,6 +85,8 @@ class Stage:
             test_every=self.test_every,
             test_episodes=self.test_episodes,
         )
+        if self.max_seconds is not None and not 0 < self.max_seconds < math.inf:
+            raise ConfigError(f"max_seconds must be a number above 0, got {self.max_seconds:g}.")
 
     def changed(self, **settings: Any) -> "Stage":
         """A copy with other settings, of its own or of its trainer."""
@@ -139,8 +148,9 @@ class Recipe:
         raise did_you_mean(f"stage of {self.name}", name, [stage.name for stage in self.stages])
 
     def make_world(self, stage: Stage | None = None) -> World:
-        """The world with the perturbation of a stage (the last by default), where policies are tested."""
-        return make_world(self.env, (stage or self.last).perturbation)
+        """The world where the policies of a stage (the last by default) are tested."""
+        stage = stage or self.last
+        return make_world(self.env, stage.test_perturbation or stage.perturbation)
 
     def make_training_world(self, stage: Stage | None = None) -> World:
         """The world that a stage trains in; ConfigError if it has no reward for that."""

@@ -43,7 +43,7 @@ def train(recipe: Recipe, directory: Path | str, **options: Any) -> Policy:
         RunError: There is a run in the directory.
         KeyboardInterrupt: Stopped by a signal; `resume` goes on.
     """
-    return _Chain(recipe, Path(directory), **options).run(resume=False)
+    return _Chain(recipe, RunDirectory(directory, recipe.to_json()), **options).run(resume=False)
 
 
 def resume(directory: Path | str, **options: Any) -> Policy:
@@ -52,7 +52,8 @@ def resume(directory: Path | str, **options: Any) -> Policy:
     Raises:
         RunError: There is no run, or one that this version cannot read.
     """
-    return _Chain(read(directory), Path(directory), **options).run(resume=True)
+    # The recipe as it is stored: what an older version wrote may lack settings that were added since
+    return _Chain(read(directory), RunDirectory.open(directory), **options).run(resume=True)
 
 
 def read(directory: Path | str) -> Recipe:
@@ -75,13 +76,13 @@ class _Chain:
     def __init__(
         self,
         recipe: Recipe,
-        directory: Path,
+        directory: RunDirectory,
         engine: EngineConfig | None = None,
         find_expert: FindExpert = _no_experts,
         **options: Any,
     ):
         self.recipe, self.engine, self.options = recipe, engine, options
-        self.directory = RunDirectory(directory, recipe.to_json())
+        self.directory = directory
         self._find = find_expert
         self._leads = True  # unless this is one of several processes, and another writes the run
 
@@ -123,6 +124,8 @@ class _Chain:
             test_every=stage.test_every,
             test_episodes=stage.test_episodes,
             seed=self.recipe.seed,
+            stop_at=stage.stop_at,
+            max_seconds=stage.max_seconds,
         )
         facts = {name: fact for name, fact in (("start", of_start), ("expert", of_expert)) if fact}
         with contextlib.ExitStack() as stack:

@@ -1,6 +1,7 @@
 """Ways to train, and one loop around them."""
 
 from sensorium.registry import register
+from sensorium.training.budget import Budget as Budget
 from sensorium.training.coaching import Coaching as Coaching
 from sensorium.training.coaching import CoachingConfig as CoachingConfig
 from sensorium.training.dagger import Dagger as Dagger
@@ -9,7 +10,6 @@ from sensorium.training.evolution import Evolution as Evolution
 from sensorium.training.evolution import EvolutionConfig as EvolutionConfig
 from sensorium.training.ppo import Ppo as Ppo
 from sensorium.training.ppo import PpoConfig as PpoConfig
-from sensorium.training.run import Budget as Budget
 from sensorium.training.run import RunDirectory as RunDirectory
 from sensorium.training.run import run as run
 from sensorium.training.sb3_ppo import Sb3PpoConfig as Sb3PpoConfig

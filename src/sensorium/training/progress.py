@@ -18,7 +18,7 @@ from sensorium.serialisation import atomic_write, format_json, parse_json
 from sensorium.terminal import shown, with_unit
 
 if TYPE_CHECKING:
-    from sensorium.training.run import Budget
+    from sensorium.training.budget import Budget
 
 
 class Display:
@@ -57,7 +57,7 @@ class Display:
         """Show one row of the metrics."""
         figures = headline(row)
         self._bar.update(self._task, completed=row["generation"], figures=figures)
-        last = row["generation"] == self._generations
+        last = not row["seconds_left"]
         if not self._live and (last or time.monotonic() - self._printed > 5):
             self._printed = time.monotonic()
             left = row["seconds_left"]

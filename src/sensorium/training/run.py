@@ -15,7 +15,6 @@ runs/ant-pi/
 """
 
 import contextlib
-import dataclasses
 import os
 import platform
 import signal
@@ -41,6 +40,7 @@ from sensorium.serialisation import (
     save_pytree,
     write_json,
 )
+from sensorium.training.budget import Budget
 from sensorium.training.checkpoints import (
     BEST,
     Clock,
@@ -58,22 +58,6 @@ from sensorium.types import Keys
 _RECIPE = "recipe.json"
 _VERSIONS = "versions.json"
 _TESTS = 0x7E57  # folded into the seed: test episodes are never training episodes
-
-
-@dataclasses.dataclass(frozen=True)
-class Budget:
-    """How long to train in a stage, and how often to look."""
-
-    stage: str
-    number: int
-    """Of the stage, from 0."""
-    stages: int
-    """How many the recipe has."""
-    generations: int
-    checkpoint_every: int
-    test_every: int
-    test_episodes: int
-    seed: int
 
 
 class RunDirectory:
@@ -245,6 +229,7 @@ def run(
         raise RunError(f"{directory.path} cannot be resumed: {error}") from error
     directory.describe()
     first = int(progress.generation)
+    spent = budget.is_spent(first, float(progress.best_score), clock.seconds)
     test_keys = keys_of_tests(budget.seed, budget.test_episodes)
     test_score: float | None = None  # until the first test
     versions = describe_versions()
@@ -258,7 +243,9 @@ def run(
     ):
         metrics_file = MetricsFile(directory.path / "metrics.jsonl", budget.stage, first)
         started, elapsed, env_steps = time.perf_counter(), clock, clock.env_steps
-        for generation in range(first + 1, budget.generations + 1):
+        generation = first
+        while not spent:
+            generation += 1
             began = time.perf_counter()
             state, metrics = trainer.step(progress.trainer)
             _check_finite(trainer.candidates(state), generation)
@@ -267,15 +254,20 @@ def run(
             )
             jax.block_until_ready(progress)
             step_seconds = time.perf_counter() - began
-            last = generation == budget.generations
+            session = time.perf_counter() - started
+            last = engine.anywhere(
+                budget.is_spent(generation, float(progress.best_score), clock.seconds + session)
+            )
             if generation % budget.test_every == 0 or last:
                 progress, test_score, is_best = _test(trainer, engine, progress, test_keys)
                 if is_best and test_score is not None:
                     of_best = {"generation": generation, "test": test_score}
                     save_pytree(directory.path / BEST, progress.best, header | of_best)
             session = time.perf_counter() - started
+            spent = last or budget.is_spent(generation, float(progress.best_score))
             env_steps += metrics.env_steps
-            done = generation - first
+            pace = session / (generation - first)
+            left = budget.seconds_left(generation, clock.seconds + session, pace)
             row = {
                 "stage": budget.stage,
                 "generation": generation,
@@ -283,7 +275,7 @@ def run(
                 "test": test_score,
                 "best_test": _finite(float(progress.best_score)),
                 "seconds": clock.seconds + session,
-                "seconds_left": session / done * (budget.generations - generation),
+                "seconds_left": 0.0 if spent else left,
                 "env_steps": metrics.env_steps,
                 "env_steps_per_second": metrics.env_steps / step_seconds,
             }
@@ -293,14 +285,14 @@ def run(
             if on_generation:
                 on_generation(row)
             stop = engine.anywhere(stopped())
-            if generation % budget.checkpoint_every == 0 or last or stop:
+            if generation % budget.checkpoint_every == 0 or spent or stop:
                 elapsed = Clock(clock.seconds + session, env_steps)
                 save_checkpoint(directory.path, progress, header, elapsed)
-            if last and not np.isfinite(float(progress.best_score)):
+            if spent and not np.isfinite(float(progress.best_score)):
                 raise RunError(
                     f"No test of {directory.path} gave a finite return: no agent is kept."
                 )
-            if stop and not last:
+            if stop and not spent:
                 raise KeyboardInterrupt(
                     f"Stopped after generation {generation} of the stage {budget.stage!r}; continue with "
                     f"`sensorium train --resume {directory.path}`."
@@ -308,7 +300,7 @@ def run(
     history = {
         "stage": budget.stage,
         "version": versions.get("sensorium"),
-        "generations": budget.generations,
+        "generations": int(progress.generation),
         "best_test": _finite(float(progress.best_score)),
         "seconds": round(elapsed.seconds, 1),
         "env_steps": elapsed.env_steps,
