@@ -184,11 +184,43 @@ class Unbounded(Walk):
 
 
 class Words(Walk):
-    """Observes a Dict."""
+    """Observes text among other things."""
 
     def __init__(self, render_mode=None):
         super().__init__(render_mode)
-        self.observation_space = spaces.Dict({"a": self.observation_space})
+        self.observation_space = spaces.Dict({"a": self.observation_space, "b": spaces.Text(5)})
+
+
+class Scales(gymnasium.Env):
+    """Three readings of different sizes, of a Dict; pays for following the smallest. 20 steps."""
+
+    def __init__(self, render_mode=None):
+        self.observation_space = spaces.Dict(
+            {
+                "large": spaces.Box(-np.inf, np.inf, (2,), np.float64),
+                "small": spaces.Box(-1, 1, (), np.float32),
+            }
+        )
+        self.action_space = spaces.Box(-2, 2, (1,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._look(), {}
+
+    def step(self, action):
+        reward = float(abs(float(action[0]) - 2.0 * float(self.small)) < 0.7)
+        self.time += 1
+        return self._look(), reward, False, self.time == 20, {}
+
+    def _look(self):
+        self.small = np.asarray(self.np_random.uniform(-1, 1), np.float32)
+        return {"large": np.array([3.0, 4.0]), "small": self.small}
+
+
+def follow(shown):
+    """The best action in `Scales`, of one environment or a batch."""
+    return 2.0 * np.reshape(shown["small"], (-1, 1) if np.ndim(shown["small"]) else (1,))
 
 
 class Pairs(Walk):
@@ -200,7 +232,7 @@ class Pairs(Walk):
 
 
 VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Words, Pairs)
-for kind in (Walk, *VICES, Choices, Images, Shades, Drive, Floats, Unbounded):
+for kind in (Walk, *VICES, Choices, Images, Shades, Drive, Floats, Unbounded, Scales):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )

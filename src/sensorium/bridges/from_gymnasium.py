@@ -5,6 +5,7 @@
 | flat Box (N) | N readings, as float32 |
 | Box of bytes (H, W, C): images | the image itself, as float32; for agents of images |
 | Box of any other shape | the array itself, as float32 |
+| Discrete, MultiDiscrete, MultiBinary, Dict, Tuple | N readings, see `observations` |
 
 What the agent's A numbers in [-1, 1] become is in `spaces`.
 """
@@ -13,6 +14,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -20,6 +22,7 @@ from gymnasium import spaces
 from jaxtyping import Float
 
 from sensorium.bridges.bullet_body import Body, Points, body_of
+from sensorium.bridges.observations import in_own_space, own_space, sensor_names
 from sensorium.bridges.open_env import open_env
 from sensorium.bridges.spaces import ActionMap, action_map, actions_of
 from sensorium.envs import World
@@ -67,7 +70,8 @@ class HostWorld(World):
     @property
     def sensor_names(self) -> tuple[str, ...]:
         """What each channel of an unperturbed flat observation is, as far as that is known."""
-        return self._body.sensor_names or super().sensor_names
+        known = self._body.sensor_names or sensor_names(self.own_observation_space)
+        return known or super().sensor_names
 
     @property
     def raw_observation_shape(self) -> tuple[int, ...]:
@@ -78,6 +82,11 @@ class HostWorld(World):
     def observation_space(self) -> spaces.Box:
         """The space of observations that the environment declares, before the perturbation."""
         return self._facts.observation_space
+
+    @property
+    def own_observation_space(self) -> gymnasium.Space:
+        """The same before its numbers are laid out in a row: what policies of other libraries receive."""
+        return self._facts.own_observation_space
 
     @property
     def action_space(self) -> gymnasium.Space:
@@ -157,6 +166,10 @@ class HostWorld(World):
         """Return what opens the environment itself, unperturbed, in any process; see `open_env`."""
         return functools.partial(open_env, self.name, self.training_reward)
 
+    def to_own_observations(self, observations: np.ndarray) -> Any:
+        """Turn observations of L environments to what `own_observation_space` says, a batch."""
+        return in_own_space(self.own_observation_space, observations)
+
     def to_env_actions(self, actions: Float[np.ndarray, "L A"]) -> np.ndarray:
         """Map A numbers in [-1, 1] for each of L environments to what they take."""
         return self._facts.actions.to_env(actions)
@@ -179,6 +192,7 @@ class _Facts:
     """Facts that are read once from an environment."""
 
     observation_space: spaces.Box
+    own_observation_space: gymnasium.Space
     action_space: gymnasium.Space
     observation_shape: tuple[int, ...]
     takes: Actions
@@ -227,6 +241,7 @@ def _facts(name: str) -> _Facts:
             )
         return _Facts(
             observation_space=observations,
+            own_observation_space=own_space(env),
             action_space=env.action_space,
             observation_shape=observations.shape,
             takes=actions_of(env.action_space),

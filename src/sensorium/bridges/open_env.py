@@ -4,6 +4,7 @@ import gymnasium
 
 from sensorium.bridges import bullet, fast_car_racing
 from sensorium.bridges.checked import checked, described
+from sensorium.bridges.observations import in_a_row
 from sensorium.bridges.spaces import check_spaces
 from sensorium.errors import ConfigError, SensoriumError, did_you_mean
 
@@ -29,6 +30,7 @@ def open_env(
         if training_reward:
             raise ConfigError(f"{name} has no reward of its own for training.")
         env = _make(name, render_mode)
+    env = in_a_row(name, env)
     check_spaces(name, env)
     return checked(env)
 

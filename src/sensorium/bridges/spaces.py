@@ -36,15 +36,11 @@ def check_spaces(name: str, env: gymnasium.Env) -> None:
     """Check whether agents can work with an environment.
 
     Raises:
-        ConfigError: Its observations are no numbers of a fixed shape, or its actions neither a Box nor a
-            Discrete.
+        ConfigError: Its observations are no number at all, or its actions of a space that no rule makes of
+            numbers.
     """
     observations, actions = env.observation_space, env.action_space
-    if not isinstance(observations, spaces.Box):
-        raise ConfigError(
-            f"{name} observes a {type(observations).__name__}; agents need a Box of numbers "
-            "(gymnasium.wrappers.FlattenObservation makes one of other spaces)."
-        )
+    assert isinstance(observations, spaces.Box)  # see `observations.in_a_row`
     if not isinstance(actions, spaces.Box | CHOICES):
         raise ConfigError(
             f"{name} takes actions of a {type(actions).__name__}; agents act in a Box, a Discrete, a "
