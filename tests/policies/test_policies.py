@@ -26,6 +26,7 @@ from sensorium.policies.policy import check_sensors
 ALL = {
     "plain": (AttentionNeuronConfig(), 913),
     "code fed back": (AttentionNeuronConfig(code_feedback=True), 913 + 16 * 32),
+    "changes": (AttentionNeuronConfig(with_change=True), 913 + 32),
     "NLA published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), 998),
     "NLA invariant": (AttentionNeuronConfig(key_map=KeyMap.NLA_INVARIANT), 930),
     "Deep Sets": (DeepSetsConfig(), 911),

@@ -22,6 +22,7 @@ INVARIANT = {
     "with bias and scale": AttentionNeuronConfig(bias=True, scale=True, controller_sizes=(8,)),
     "NLA invariant": AttentionNeuronConfig(key_map=KeyMap.NLA_INVARIANT, reading_scale=0.2),
     "code fed back": AttentionNeuronConfig(code_feedback=True, reading_scale=0.2),
+    "changes": AttentionNeuronConfig(with_change=True, squash=0.5, reading_scale=0.2),
     "Deep Sets": DeepSetsConfig(),
     "Set Transformer": SetTransformerConfig(),
 }

@@ -35,7 +35,8 @@ IMAGES = (96, 96, 3)
 POLICIES = {
     "feed-forward": (FeedForwardConfig(input_scales=(2.0, 1.0, 1.0, 3.0, 1.0)), 5, False),
     "attention-neuron": (AttentionNeuronConfig(), 5, True),
-    "hears-the-code": (AttentionNeuronConfig(code_feedback=True, controller_sizes=(7,)), 5, True),
+    "code-fed-back": (AttentionNeuronConfig(code_feedback=True, controller_sizes=(7,)), 5, True),
+    "changes": (AttentionNeuronConfig(with_change=True, squash=0.5), 5, True),
     "as-on-the-ant": (AttentionNeuronConfig(bias=True, scale=True), 8, True),
     "nla": (AttentionNeuronConfig(key_map=KeyMap.NLA_INVARIANT), 5, True),
     "nla-published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), 5, False),

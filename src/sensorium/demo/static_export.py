@@ -95,6 +95,8 @@ def _sensory(name: str, policy: Policy) -> dict[str, Any]:
     if not isinstance(layer, AttentionNeuron) or layer.nonlinear_keys is not None:
         raise ConfigError(f"The page runs AttentionNeuron agents without NLA, which {name} is not.")
     assert isinstance(policy, SetPolicy)
+    if policy.squash or policy.with_change:
+        raise ConfigError(f"The page feeds sensors their readings alone, and {name} needs more.")
     # Queries never change, so they and the projection of the keys are one M x H matrix
     queries = layer.queries().T
     scale = layer.key_weight.shape[0] ** -0.5 if layer.scale else 1.0

@@ -79,6 +79,7 @@ class AttentionNeuron(eqx.Module):
         scale: bool = False,
         nonlinear_keys: NonlinearKeys | None = None,
         block_size: int | None = None,
+        with_change: bool = False,
         key: Key,
     ):
         """Draw a layer with random weights.
@@ -93,6 +94,7 @@ class AttentionNeuron(eqx.Module):
             scale: Whether scores are divided by √D.
             nonlinear_keys: A nonlinear map of the keys (NLA), or None for the plain layer.
             block_size: Process sensors in blocks of this many, to bound memory; None for all at once.
+            with_change: Whether the LSTMs receive the change of the readings, too; the paper's do not.
             key: Random key.
 
         Raises:
@@ -114,7 +116,7 @@ class AttentionNeuron(eqx.Module):
                 "computed in blocks; use the invariant form."
             )
         key_lstm, key_query, key_key = jax.random.split(key, 3)
-        self.lstm = SensorLSTM(num_actions, hidden_size, key=key_lstm)
+        self.lstm = SensorLSTM(num_actions, hidden_size, with_change=with_change, key=key_lstm)
         self.query_weight = (
             jax.random.normal(key_query, (message_size, position_size)) / position_size**0.5
         )
@@ -160,6 +162,7 @@ class AttentionNeuron(eqx.Module):
         previous_action: Action,
         memory: SensorMemory,
         code_scale: float = 1.0,
+        change: Observation | None = None,
     ) -> Pooled:
         """Take one step of the layer.
 
@@ -168,11 +171,12 @@ class AttentionNeuron(eqx.Module):
             previous_action: The action of the step before, zero at the start.
             memory: From `initial_memory`, or from the step before.
             code_scale: Factor on the sum over sensors, before the tanh.
+            change: Of the readings since the step before, for a layer `with_change`.
 
         Returns:
             The code (M), the new memory, and the attention weights (M x N).
         """
-        memory = self.lstm(observation, previous_action, memory)
+        memory = self.lstm(observation, previous_action, memory, change)
         attention = self.attention(memory.hidden)
         code = jnp.tanh(code_scale * (attention @ observation))  # AN eq. 2
         return Pooled(code, memory, attention)

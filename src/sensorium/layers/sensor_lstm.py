@@ -27,9 +27,16 @@ class SensorMemory(NamedTuple):
 class SensorLSTM(LSTMWeights):
     """One LSTM step for every sensor: its own reading and the previous action in, features out."""
 
-    def __init__(self, num_actions: int, hidden_size: int, *, key: Key):
-        """Draw weights for sensors that receive `num_actions` numbers beside their reading."""
-        super().__init__(1 + num_actions, hidden_size, key=key)
+    def __init__(self, num_actions: int, hidden_size: int, *, with_change: bool = False, key: Key):
+        """Draw weights.
+
+        Args:
+            num_actions: Numbers that every sensor receives beside its reading.
+            hidden_size: H.
+            with_change: Whether each receives the change of its reading, too.
+            key: Random key.
+        """
+        super().__init__(1 + with_change + num_actions, hidden_size, key=key)
 
     def initial_memory(self, num_sensors: int) -> SensorMemory:
         """Make blank memory for `num_sensors` sensors."""
@@ -37,7 +44,11 @@ class SensorLSTM(LSTMWeights):
         return SensorMemory(hidden=blank, cell=blank)
 
     def __call__(
-        self, observation: Observation, previous_action: Action, memory: SensorMemory
+        self,
+        observation: Observation,
+        previous_action: Action,
+        memory: SensorMemory,
+        change: Observation | None = None,
     ) -> SensorMemory:
         """Advance every sensor by one step.
 
@@ -45,13 +56,18 @@ class SensorLSTM(LSTMWeights):
             observation: One reading a sensor.
             previous_action: What the agent did last, the same for all sensors.
             memory: State of the sensors before this step.
+            change: Of the readings since the step before, if there are weights for it.
 
         Returns:
             The state after it; `hidden` is the output of the LSTMs.
         """
-        weight_reading, weight_action = self.weight_ih[:, 0], self.weight_ih[:, 1:]
+        own = self.weight_ih[:, : self.weight_ih.shape[1] - len(previous_action)]
+        weight_action = self.weight_ih[:, own.shape[1] :]
+        received = own[:, :1] * observation[None, :]
+        if change is not None:
+            received = received + own[:, 1:] * change[None, :]
         gates = (
-            weight_reading[:, None] * observation[None, :]
+            received
             + self.weight_hh @ memory.hidden
             + (weight_action @ previous_action + self.bias_ih + self.bias_hh)[:, None]
         )

@@ -46,6 +46,8 @@ class SetCarry(NamedTuple):
     memory: SensorMemory
     feedback: Float[Array, " F"]
     """The previous action; after it the previous code, if the policy has `code_feedback`."""
+    previous: Float[Array, " N"] | None = None
+    """The readings of the step before, if the policy has `with_change`; zeros at the start."""
 
 
 class SetPolicy(Policy):
@@ -63,6 +65,14 @@ class SetPolicy(Policy):
     just been rewired can then compare its readings with the code of all others, and adapt in a few
     steps."""
 
+    squash: float = eqx.field(static=True, default=0.0)
+    """Readings are compressed to asinh(reading / squash), which is still zero at zero; 0 leaves them."""
+
+    with_change: bool = eqx.field(static=True, default=False)
+    """Whether each sensor receives the change of its reading as well; the paper's do not.
+
+    How a reading changes after an action tells which sensor it is."""
+
     def initial_carry(self, spec: ObservationSpec) -> SetCarry:
         """Return blank memories and zero feedback; ConfigError unless there is at least one scalar sensor."""
         num_sensors = check_sensors(spec)
@@ -71,16 +81,26 @@ class SetPolicy(Policy):
             check_sensors(num_sensors, keys.weight.shape[0], "NLA as published")
         code_size = self.controller.layers[0].weight.shape[1] if self.code_feedback else 0
         feedback = jnp.zeros(self.num_actions + code_size)
-        return SetCarry(self.layer.initial_memory(num_sensors), feedback)
+        previous = jnp.zeros(num_sensors) if self.with_change else None
+        return SetCarry(self.layer.initial_memory(num_sensors), feedback, previous)
 
     def encode(self, observation: Observation, carry: SetCarry) -> tuple[Code, SetCarry, Trace]:
         """Pool all sensors into the code."""
-        pooled = self.layer(observation, carry.feedback, carry.memory, self.code_scale)
+        if self.squash:
+            observation = jnp.arcsinh(observation / self.squash)
+        received = (observation, carry.feedback, carry.memory, self.code_scale)
+        previous = None
+        if carry.previous is not None:
+            assert isinstance(self.layer, AttentionNeuron)
+            pooled = self.layer(*received, change=observation - carry.previous)
+            previous = observation
+        else:
+            pooled = self.layer(*received)
         feedback = carry.feedback
         if self.code_feedback:
             feedback = jnp.concatenate([feedback[: self.num_actions], pooled.code])
         trace = Trace(pooled.code, pooled.attention)
-        return pooled.code, SetCarry(pooled.memory, feedback), trace
+        return pooled.code, SetCarry(pooled.memory, feedback, previous), trace
 
     def decide(self, features: Code, carry: SetCarry) -> tuple[Outputs, SetCarry]:
         """Apply the controller to the code."""
@@ -88,7 +108,8 @@ class SetPolicy(Policy):
 
     def reordered(self, carry: SetCarry, order: Order) -> SetCarry:
         """Move the memory of each sensor along with it."""
-        return carry._replace(memory=carry.memory.reordered(order))
+        previous = None if carry.previous is None else carry.previous[order]
+        return carry._replace(memory=carry.memory.reordered(order), previous=previous)
 
     def after_action(self, carry: SetCarry, action: Action) -> SetCarry:
         """Feed back the action (its tanh, as the papers do; a one-hot vector of discrete choices)."""
@@ -131,6 +152,10 @@ class AttentionNeuronConfig(PolicyConfig):
     """Factor on the first query weights; less than 1 keeps the tanh of the attention open at first."""
     code_feedback: bool = False
     """Whether sensors receive the previous code too (see `SetPolicy.code_feedback`)."""
+    squash: float = 0.0
+    """About how large readings are, where some are far larger than others (see `SetPolicy.squash`)."""
+    with_change: bool = False
+    """Whether sensors receive the change of their reading too (see `SetPolicy.with_change`)."""
 
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent; how many sensors matters for nonlinear keys as published only."""
@@ -145,6 +170,7 @@ class AttentionNeuronConfig(PolicyConfig):
             bias=self.bias,
             scale=self.scale,
             nonlinear_keys=self.key_map.draw(self.num_queries, num_sensors, key_map),
+            with_change=self.with_change,
             key=key_layer,
         )
         layer = eqx.tree_at(
@@ -163,6 +189,8 @@ class AttentionNeuronConfig(PolicyConfig):
             num_actions=num_actions,
             distribution=distribution_of(actions),
             code_feedback=self.code_feedback,
+            squash=self.squash,
+            with_change=self.with_change,
         )
 
 

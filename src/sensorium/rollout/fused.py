@@ -45,7 +45,8 @@ def supports(policy: Policy) -> bool:
     if policy.distribution != Gaussian():
         return False
     if isinstance(policy, SetPolicy):
-        return isinstance(policy.layer, AttentionNeuron)
+        as_published = not policy.squash and not policy.with_change
+        return isinstance(policy.layer, AttentionNeuron) and as_published
     return isinstance(policy, FeedForwardPolicy)
 
 
