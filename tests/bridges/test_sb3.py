@@ -18,7 +18,7 @@ from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, as_popu
 from sensorium.rollout import make_world, open_engine
 from sensorium.serialisation import save_pytree
 from sensorium.training import Sb3PpoConfig
-from sensorium.training.experts import Sb3Actor
+from sensorium.training.expert_actors import Sb3Actor
 from sensorium.training.run import keys_of_tests
 
 WALK = "gym:tests.host_worlds:Walk-v0"

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensorium.policies import Categorical, Gaussian, distribution_of
+from sensorium.policies.action_distributions import SHARPNESS
 
 STD = jnp.asarray(0.3)
 FLOATS = st.floats(-3, 3, width=32)
@@ -83,6 +84,21 @@ def test_imitation_is_best_where_the_expert_is(distribution):
     assert float(loss(near)) < 1e-3
     assert float(loss(-near)) > 0.1
     assert float(jnp.abs(jax.grad(loss)(-near)).max()) > 1e-3
+
+
+def test_advice_tells_how_likely_options_are():
+    distribution, weights = Categorical((2, 3)), np.ones(5, np.float32)
+    logits = jnp.asarray([0.3, 0.0, -1.0, 0.1, 0.2])
+    advice = distribution.advice(logits)
+    assert (jnp.abs(advice) <= 1).all()
+    assert (advice[:2].argmax(), advice[2:].argmax()) == (0, 2)
+    # The loss is least where the student's likelihoods are those of the advice
+    loss = jax.grad(lambda outputs: distribution.distance(outputs, advice, weights))
+    np.testing.assert_allclose(loss(SHARPNESS * logits), 0, atol=1e-6)
+    hard = jnp.asarray([1.0, -1, -1, -1, 1])
+    near = 20 * hard
+    assert float(distribution.distance(near, hard, weights)) < 1e-6
+    np.testing.assert_array_equal(Gaussian().advice(logits), logits)
 
 
 @pytest.mark.parametrize("distribution", [Gaussian(), Categorical((2, 3))])

@@ -26,7 +26,7 @@ from jaxtyping import Float
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.sb3_files import import_sb3 as import_sb3
 from sensorium.bridges.sb3_files import load_model as load_model
-from sensorium.bridges.spaces import action_bounds
+from sensorium.bridges.spaces import CHOICES, action_bounds
 from sensorium.errors import ConfigError, ObservationError
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
 from sensorium.types import ObservationSpec, PyTree
@@ -198,10 +198,66 @@ def to_policy(
     return jax.tree.unflatten(structure, [jnp.asarray(array, jnp.float32) for array in weights])
 
 
+def tells_logits(model: Any) -> bool:
+    """Return whether a model says how likely it takes each option of a discrete action.
+
+    Actor-critics without memory do; those with memory, and those of values, tell their choice alone.
+    """
+    policy = model.policy
+    return (
+        isinstance(model.action_space, CHOICES)
+        and hasattr(policy, "get_distribution")
+        and not hasattr(policy, "lstm_actor")
+    )
+
+
+def logits_of(model: Any, observations: Any) -> Float[np.ndarray, "L A"]:
+    """Compute the logits of a model that `tells_logits`, the options of all choices in a row.
+
+    Args:
+        model: The model.
+        observations: A batch, as the environment shows them.
+    """
+    policy = model.policy
+    with import_sb3().common.utils.th.no_grad():
+        distribution = policy.get_distribution(policy.obs_to_tensor(observations)[0]).distribution
+    parts = distribution if isinstance(distribution, list) else [distribution]
+    logits = np.concatenate([part.logits.numpy() for part in parts], axis=1)
+    if isinstance(model.action_space, spaces.MultiBinary):  # each bit off and on
+        logits = np.stack([np.zeros_like(logits), logits], axis=-1).reshape(len(logits), -1)
+    return logits
+
+
+def check_statistics(statistics: Any, world: HostWorld) -> None:
+    """Refuse what VecNormalize noted of other observations, or what cannot be used; ConfigError says why."""
+    if not statistics.norm_obs:
+        return
+    space, noted = world.own_observation_space, statistics.obs_rms
+    if not isinstance(noted, dict):
+        noted, parts = {"": noted}, {"": space}
+    else:
+        parts = space.spaces if isinstance(space, spaces.Dict) else {}
+    theirs = {name: np.shape(each.mean) for name, each in noted.items()}
+    if any(name not in parts or parts[name].shape != shape for name, shape in theirs.items()):
+        known = theirs.get("", theirs)
+        raise ConfigError(
+            f"The statistics of VecNormalize are of observations of shape {known}, and {world.name} shows "
+            f"{world.raw_observation_shape if isinstance(space, spaces.Box) else space}: name others with "
+            "--vecnormalize FILE, or say none."
+        )
+    blank = world.to_own_observations(np.zeros((1, *world.raw_observation_shape), np.float32))
+    usual = statistics.normalize_obs(blank)
+    arrays = usual.values() if isinstance(usual, dict) else [usual]
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise ConfigError(
+            "The statistics of VecNormalize hold NaN or infinity, or a variance below zero."
+        )
+
+
 def check_spaces(model: Any, world: HostWorld) -> None:
     """Refuse a model that was trained with other spaces than a world's; ConfigError says what differs."""
     for what, theirs, ours in (
-        ("observations", model.observation_space, world.observation_space),
+        ("observations", model.observation_space, world.own_observation_space),
         ("actions", model.action_space, world.action_space),
     ):
         if differs := difference(theirs, ours):
@@ -214,12 +270,18 @@ def check_spaces(model: Any, world: HostWorld) -> None:
 
 def difference(theirs: spaces.Space, ours: spaces.Space) -> str | None:
     """Describe what a model's space is and the world's is not; None if they are alike."""
+    if type(theirs) is type(ours) and isinstance(theirs, spaces.Dict | spaces.Tuple):
+        return _difference_of_parts(theirs, ours)
+    if theirs == ours:
+        return None
     if isinstance(theirs, spaces.Discrete) and isinstance(ours, spaces.Discrete):
         if (theirs.n, theirs.start) == (ours.n, ours.start):
             return None
         return f"{theirs.n} choices from {theirs.start} on, not {ours.n} from {ours.start} on"
-    if not isinstance(theirs, spaces.Box) or not isinstance(ours, spaces.Box):
+    if type(theirs) is not type(ours):
         return f"a {type(theirs).__name__}, not a {type(ours).__name__}"
+    if not isinstance(theirs, spaces.Box) or not isinstance(ours, spaces.Box):
+        return f"{theirs}, not {ours}"
     shape, low, high = theirs.shape, _bounds(theirs.low), _bounds(theirs.high)
     if len(shape) == 3 and shape != ours.shape and (*shape[1:], shape[0]) == ours.shape:
         # VecTransposeImage puts the channels of images first; `predict` does so again
@@ -239,6 +301,18 @@ def difference(theirs: spaces.Space, ours: spaces.Space) -> str | None:
         f"bounds{where} of {low[place]:.6g} to {high[place]:.6g}, not {ours.low[place]:.6g} to "
         f"{ours.high[place]:.6g}"
     )
+
+
+def _difference_of_parts(theirs: Any, ours: Any) -> str | None:
+    """Compare the parts of two Dicts or two Tuples."""
+    one, other = (
+        dict(space.spaces if isinstance(space, spaces.Dict) else enumerate(space.spaces))
+        for space in (theirs, ours)
+    )
+    if one.keys() != other.keys():
+        return f"parts {', '.join(map(str, one))}, not {', '.join(map(str, other))}"
+    each = ((name, difference(one[name], other[name])) for name in one)
+    return next((f"{name} of {differs}" for name, differs in each if differs), None)
 
 
 def _bounds(bounds: np.ndarray) -> np.ndarray:

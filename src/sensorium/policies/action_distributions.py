@@ -17,6 +17,11 @@ from jaxtyping import Array, Float
 
 from sensorium.types import Action, Actions, Key, Scalar
 
+SHARPNESS = 5.0
+"""What the logits of an expert are multiplied by before a student learns from them."""
+
+_ROUNDING = 1e-3
+
 Outputs = Float[Array, " A"]
 """Of a policy's last layer."""
 
@@ -64,7 +69,15 @@ class ActionDistribution(abc.ABC):
     def distance(
         self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
     ) -> Scalar:
-        """Compute the loss of imitation: how far outputs are from the action of an expert."""
+        """Compute the loss of imitation: how far outputs are from the advice of an expert."""
+
+    @abc.abstractmethod
+    def advice(self, action: Action) -> Action:
+        """Return what a policy advises by an action: numbers in [-1, 1].
+
+        Of choices they tell how likely each option is, from -1 to 1, at a temperature of 1 / `SHARPNESS`: a
+        student learns from near ties too, but what counts in the end is which option is the largest.
+        """
 
     @abc.abstractmethod
     def mixed(self, key: Key, share: Scalar, one: Action, other: Action, noise: Scalar) -> Action:
@@ -117,6 +130,9 @@ class Gaussian(ActionDistribution):
         """Compute the logarithm of the error: states in which the expert fails too must not count most."""
         return jnp.log1p(jnp.mean(weights * (self.action(outputs) - wanted) ** 2))
 
+    def advice(self, action: Action) -> Action:
+        return action
+
     def mixed(self, key: Key, share: Scalar, one: Action, other: Action, noise: Scalar) -> Action:
         mean = share * one + (1 - share) * other
         return jnp.clip(mean + noise * jax.random.normal(key, mean.shape), -1, 1)
@@ -156,8 +172,15 @@ class Categorical(ActionDistribution):
     def distance(
         self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
     ) -> Scalar:
-        """Compute the cross-entropy."""
-        return -jnp.sum(weights * self._largest(wanted) * self._log_shares(outputs))
+        """Compute the cross-entropy. Where the advice is no distribution, its largest numbers count."""
+        shares = (wanted + 1) / 2
+        totals = jnp.stack([each.sum() for each in self._split(shares)])
+        is_distribution = (shares >= 0).all() & (jnp.abs(totals - 1) < _ROUNDING).all()
+        shares = jnp.where(is_distribution, shares, self._largest(wanted))
+        return -jnp.sum(weights * shares * self._log_shares(outputs))
+
+    def advice(self, action: Action) -> Action:
+        return 2 * jnp.exp(self._log_shares(SHARPNESS * action)) - 1
 
     def mixed(self, key: Key, share: Scalar, one: Action, other: Action, noise: Scalar) -> Action:
         key_share, key_noise, key_random = jax.random.split(key, 3)

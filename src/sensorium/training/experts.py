@@ -8,18 +8,18 @@ from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from sensorium.bridges import minari
 from sensorium.bridges.advised import EnvExpert
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.sb3 import check_spaces
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity
 from sensorium.policies import Policy
 from sensorium.rollout import Moment, by_kind, truth_size
 from sensorium.rollout.acting import Actor
+from sensorium.training.expert_actors import PythonActor, Sb3Actor
 from sensorium.types import Action, PyTree
 
 
@@ -40,7 +40,16 @@ class Dataset(NamedTuple):
 StateFunction = Callable[[Any], Action]
 """Computes an action from the state of a world on the device, in JAX."""
 
-Expert = Policy | Sb3Model | Dataset | Actor | StateFunction | EnvExpert
+
+class PythonPolicy(NamedTuple):
+    """A function of observations as an expert: see `expert_actors.PythonActor`."""
+
+    act: Callable[[Any], Any]
+    name: str
+    """For errors."""
+
+
+Expert = Policy | Sb3Model | PythonPolicy | Dataset | Actor | StateFunction | EnvExpert
 """What a stage can learn from. On the host an `Actor` acts in many environments at a time, and an `EnvExpert`
 beside each one."""
 
@@ -63,13 +72,13 @@ class Asked(eqx.Module):
         )
 
     def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree]:
-        """The action that it would take, and its memory."""
+        """What it advises, and its memory."""
         if self.policy is None:
             advice = self.function(moment.world_state) if self.function else moment.advice
             return advice, carry
         shown = moment.truth if self.reads_truth else moment.unperturbed
         action, carry, _ = self.policy.step(shown, carry)
-        return action, carry
+        return self.policy.distribution.advice(action), carry
 
     def after_action(self, carry: PyTree, action: Action) -> PyTree:
         """Its memory after `action` was taken."""
@@ -96,17 +105,20 @@ def ask(expert: Expert | None, world: World, what: str) -> tuple[Asked, Actor | 
         return _ask_policy(expert, world), None
 
     def on_device(device: World) -> tuple[Asked, Actor | EnvExpert | None]:
-        if isinstance(expert, Sb3Model | Dataset | Actor):
+        if isinstance(expert, Sb3Model | PythonPolicy | Dataset | Actor):
             raise ConfigError(
                 f"{what} in a world on the device learns from a policy of ours, or from a function of its "
-                "state; models of Stable-Baselines3 are experts in worlds on the host."
+                "state; models of Stable-Baselines3 and functions of observations are experts in worlds on "
+                "the host."
             )
         return Asked(None, cast(StateFunction, expert), False), None
 
     def on_host(host: HostWorld) -> tuple[Asked, Actor | EnvExpert | None]:
+        bare = dataclasses.replace(host, perturbation=Identity())
         if isinstance(expert, Sb3Model):
-            bare = dataclasses.replace(host, perturbation=Identity())
             return _ADVISED, Sb3Actor(expert.model, bare, expert.statistics)
+        if isinstance(expert, PythonPolicy):
+            return _ADVISED, PythonActor(expert.act, bare, expert.name)
         return _ADVISED, None if isinstance(expert, Dataset) else cast(EnvExpert, expert)
 
     return by_kind(world, on_device, on_host)
@@ -123,56 +135,6 @@ def _ask_policy(policy: Policy, world: World) -> Asked:
             f"The expert has {policy.num_actions} action(s), but the world takes {world.num_actions}."
         )
     return Asked(policy, None, reads_truth)
-
-
-class Sb3Actor(Actor):
-    """A model of Stable-Baselines3 or sb3-contrib, with its recurrent state if it has one."""
-
-    def __init__(self, model: Any, world: HostWorld, statistics: Any = None):
-        """Take a model as the expert of a world.
-
-        Args:
-            model: From `sb3.load_model`.
-            world: Whose observations and actions it takes.
-            statistics: The `VecNormalize` that it was trained behind; None if there was none.
-
-        Raises:
-            ConfigError: It, or its statistics, were made for other spaces.
-        """
-        check_spaces(model, world)
-        if statistics is not None:
-            _check_statistics(statistics, world)
-        self._model, self._world = model, world
-        self._normalised = statistics.normalize_obs if statistics is not None else np.asarray
-        self._state: Any = None
-
-    def act(
-        self,
-        started: Bool[np.ndarray, " L"],
-        episodes: Int[np.ndarray, " L"],
-        observations: np.ndarray,
-    ) -> Float[np.ndarray, "L A"]:
-        actions, self._state = self._model.predict(
-            self._normalised(observations), self._state, started, deterministic=True
-        )
-        return self._world.from_env_actions(actions)
-
-
-def _check_statistics(statistics: Any, world: HostWorld) -> None:
-    """Refuse what VecNormalize noted of other observations, or what cannot be used."""
-    if not statistics.norm_obs:
-        return
-    noted, shape = statistics.obs_rms, world.raw_observation_shape
-    if not hasattr(noted, "mean") or np.shape(noted.mean) != shape:
-        whose = f"shape {np.shape(noted.mean)}" if hasattr(noted, "mean") else "a Dict"
-        raise ConfigError(
-            f"The statistics of VecNormalize are of observations of {whose}, and {world.name} shows {shape}: "
-            "name others with --vecnormalize FILE, or say none."
-        )
-    if not np.isfinite(statistics.normalize_obs(np.zeros((1, *shape), np.float32))).all():
-        raise ConfigError(
-            "The statistics of VecNormalize hold NaN or infinity, or a variance below zero."
-        )
 
 
 class Demonstrated(NamedTuple):

@@ -1,0 +1,163 @@
+"""What acts on the host as an expert: models of Stable-Baselines3, and any function of observations."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.observations import each_in_own_space
+from sensorium.bridges.pytorch import as_function, one_thread
+from sensorium.bridges.sb3 import check_spaces, check_statistics, logits_of, tells_logits
+from sensorium.bridges.spaces import CHOICES
+from sensorium.errors import ConfigError
+from sensorium.policies.action_distributions import distribution_of
+from sensorium.rollout.acting import Actor
+
+
+class Sb3Actor(Actor):
+    """A model of Stable-Baselines3 or sb3-contrib, with its recurrent state if it has one."""
+
+    def __init__(self, model: Any, world: HostWorld, statistics: Any = None):
+        """Take a model as the expert of a world.
+
+        Args:
+            model: From `sb3.load_model`.
+            world: Whose observations and actions it takes.
+            statistics: The `VecNormalize` that it was trained behind; None if there was none.
+
+        Raises:
+            ConfigError: It, or its statistics, were made for other spaces.
+        """
+        check_spaces(model, world)
+        if statistics is not None:
+            check_statistics(statistics, world)
+        self._model, self._world = model, world
+        self._normalised = getattr(statistics, "normalize_obs", lambda shown: shown)
+        self._state: Any = None
+        self._tells_logits = tells_logits(model)
+        self._advice = jax.jit(jax.vmap(distribution_of(world.actions).advice))
+
+    def act(
+        self,
+        started: Bool[np.ndarray, " L"],
+        episodes: Int[np.ndarray, " L"],
+        observations: np.ndarray,
+    ) -> Float[np.ndarray, "L A"]:
+        shown = self._normalised(self._world.to_own_observations(observations))
+        with one_thread():
+            if self._tells_logits:
+                return np.asarray(self._advice(logits_of(self._model, shown)))
+            actions, self._state = self._model.predict(
+                shown, self._state, started, deterministic=True
+            )
+        return self._world.from_env_actions(actions)
+
+
+class PythonActor(Actor):
+    """Any function `observation -> action`, of one environment or of a batch; PyTorch modules too.
+
+    It receives what the environment shows (a Dict where that is one) and returns what the environment takes;
+    of a Discrete it may return as many numbers as there are options, of which the largest counts. Whether it
+    takes a batch is found out on a first few observations.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], world: HostWorld, name: str = "expert"):
+        """Take a function as the expert of a world.
+
+        Args:
+            function: What to ask; deterministic, or one of a batch is asked one by one.
+            world: Whose observations and actions it takes.
+            name: For errors.
+
+        Raises:
+            ConfigError: It raises, or returns anything but actions.
+        """
+        self._function, self._world, self._name = as_function(function), world, name
+        self._options = getattr(world.action_space, "n", None)
+        first = _first_observations(world, 3)
+        self._batched = False
+        try:
+            alone = self._one_by_one(first)
+        except ConfigError as error:
+            self._batched = True
+            try:
+                self._together(first)
+            except ConfigError:
+                raise error from None
+            return
+        try:
+            together = self._together(first)
+            self._batched = bool(np.allclose(alone, together, rtol=1e-3, atol=1e-4))
+        except ConfigError:
+            pass
+
+    def act(
+        self,
+        started: Bool[np.ndarray, " L"],
+        episodes: Int[np.ndarray, " L"],
+        observations: np.ndarray,
+    ) -> Float[np.ndarray, "L A"]:
+        actions = self._together(observations) if self._batched else self._one_by_one(observations)
+        return self._world.from_env_actions(actions)
+
+    def _together(self, observations: np.ndarray) -> np.ndarray:
+        return self._ask(self._world.to_own_observations(observations), (len(observations),))
+
+    def _one_by_one(self, observations: np.ndarray) -> np.ndarray:
+        each = each_in_own_space(self._world.own_observation_space, observations)
+        return np.stack([self._ask(one, ()) for one in each])
+
+    def _ask(self, shown: Any, lead: tuple[int, ...]) -> np.ndarray:
+        """Ask for one action, or a batch; ConfigError unless it is of the action space."""
+        try:
+            with one_thread():
+                returned = self._function(shown)
+        except Exception as error:  # of whatever kind the code of others raises
+            first_line = (str(error).strip().splitlines() or [""])[0]
+            raise ConfigError(
+                f"The expert {self._name} raised {type(error).__name__}: {first_line}"
+            ) from error
+        space = self._world.action_space
+        try:
+            actions = np.asarray(returned)
+        except (ValueError, TypeError):
+            actions = np.empty(0, object)
+        wanted = (*lead, *space.shape)
+        if self._options and not space.shape and actions.shape == (*lead, self._options):
+            actions = np.asarray(actions.argmax(axis=-1) + getattr(space, "start", 0))
+        if actions.dtype.kind not in "biuf" or actions.size != np.prod(wanted, dtype=int):
+            what = f"shape {actions.shape}" if actions.dtype.kind in "biuf" else repr(returned)[:60]
+            raise self._not_an_action(what)
+        actions = np.reshape(actions, wanted)
+        for action in actions if lead else [actions]:
+            if isinstance(space, CHOICES) and not space.contains(action.astype(space.dtype)):
+                raise self._not_an_action(action)
+        return actions
+
+    def _not_an_action(self, what: Any) -> ConfigError:
+        world = self._world
+        return ConfigError(
+            f"The expert {self._name} returned {what}; an action of {world.name} is of {world.action_space}."
+        )
+
+
+def _first_observations(world: HostWorld, count: int) -> np.ndarray:
+    env = world.opener()()
+    try:
+        return np.stack([env.reset(seed=seed)[0] for seed in range(count)])
+    finally:
+        env.close()
+
+
+def arguments_of(function: Callable) -> int | None:
+    """Count the arguments that a function must be given; None if Python cannot tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.default is each.empty and each.kind in kinds for each in parameters)
