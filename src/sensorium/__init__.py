@@ -9,6 +9,7 @@ from sensorium.gymnasium_ids import register as _register
 _HOME = {
     # agents and files
     "Agent": "zoo",
+    "convert": "zoo",
     "load": "zoo",
     # layers
     "AttentionNeuron": "layers",

@@ -1,7 +1,7 @@
 """The command line: one short function a command.
 
 sensorium train cartpole-pi        sensorium eval cartpole-pi --shuffle --noise-channels 5
-sensorium recipe ant-pi            sensorium train ant-pi-clone --expert model.zip --env gym:Pendulum-v1
+sensorium recipe ant-pi            sensorium convert model.zip --env gym:Pendulum-v1
 sensorium reproduce table-2        sensorium show cartpole-pi --video out.mp4
 sensorium demo                     sensorium export cartpole-pi --onnx agent.onnx
 sensorium bench cartpole           sensorium zoo
@@ -9,6 +9,7 @@ sensorium bench cartpole           sensorium zoo
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +17,8 @@ import tyro
 from rich.console import Console
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
-from sensorium.errors import ConfigError, SensoriumError, needs
-from sensorium.flags import NO_FLAGS, PerturbationFlags
+from sensorium.errors import ConfigError, MissingExtraError, SensoriumError, needs
+from sensorium.flags import NO_FLAGS, PerturbationFlags, seconds_of
 from sensorium.registry import import_plugins
 from sensorium.terminal import reserved_output, say, spell_out, whole_output, with_json
 
@@ -69,20 +70,11 @@ def train(
     from sensorium.rollout import EngineConfig, use_all_cores
 
     use_all_cores()
-    options = dict(quiet=quiet, engine=EngineConfig(engine, address, workers, processes, process))
+    options: dict[str, Any] = dict(quiet=quiet)
+    options |= dict(engine=EngineConfig(engine, address, workers, processes, process))
     if resume is not None:
-        asked = (
-            recipe,
-            run_dir,
-            set or None,
-            from_scratch or None,
-            expert,
-            vecnormalize,
-            start,
-            env,
-            seed,
-        )
-        if asked != (None,) * len(asked):
+        asked = (recipe, run_dir, expert, vecnormalize, start, env, seed)
+        if set or from_scratch or any(each is not None for each in asked):
             raise ConfigError("--resume goes on as the run began: it takes no recipe or settings.")
         zoo.resume(resume, **options)
         directory = resume
@@ -94,6 +86,58 @@ def train(
         directory = run_dir or Path("runs") / chosen.name
         zoo.train(chosen, directory, from_scratch=from_scratch, **options)
     Console(stderr=True).print(f"Trained; see `sensorium eval {directory}`.", soft_wrap=True)
+
+
+def convert(
+    model: Positional[str],
+    *,
+    env: str,
+    vecnormalize: str = "",
+    budget: str | None = None,
+    to: Literal["standard", "wide"] = "standard",
+    policy: str | None = None,
+    then: Literal["ppo"] | None = None,
+    set: UseAppendAction[tuple[str, ...]] = (),
+    run_dir: Path | None = None,
+    seed: int = 0,
+    episodes: int = 100,
+    quiet: bool = False,
+    json: str | None = None,
+) -> None:
+    """Train an agent that does what a trained policy does, with its sensors in any order.
+
+    Args:
+        model: A zip of Stable-Baselines3 or sb3-contrib, module:NAME of a function of an observation or of
+            a PyTorch module, or an agent of ours.
+        env: Where it acts: `gym:` and the id of a Gymnasium environment.
+        vecnormalize: Statistics that a model was trained behind; those beside it if not said, or `none`.
+        budget: How long to train at most, as in 90s, 5m or 1h.
+        to: How large the agent is.
+        policy: Another kind of agent: the name of the config of a policy, such as DeepSetsConfig.
+        then: Go on by PPO on the reward, where imitation alone falls short.
+        set: A setting of the recipe, as of `train`.
+        run_dir: Where the run is kept; runs/ENV-twin by default. One that was interrupted goes on.
+        seed: Any whole number from 0 on; decides everything.
+        episodes: Of each score at the end.
+        quiet: Show no progress.
+        json: Write figures as JSON to this file; - for standard output.
+    """
+    from sensorium.evaluation import report
+    from sensorium.rollout import use_all_cores
+    from sensorium.zoo import conversion
+
+    use_all_cores()
+    student = to if policy is None else conversion.student_of(policy)
+    options: dict[str, Any] = dict(vecnormalize=vecnormalize, settings=set, seed=seed, quiet=quiet)
+    options |= dict(run_dir=run_dir, budget=seconds_of(budget), episodes=episodes)
+    comparison = conversion.run(model, env, student=student, then_ppo=then == "ppo", **options)
+    with suppress(MissingExtraError), needs("draw", "The figure"):
+        from sensorium.analysis import figures
+
+        figures.comparison(comparison.directory / "comparison.png", comparison)
+    report.write(comparison.to_json(), json)
+    report.console_for(json).print(comparison.table())
+    Console(stderr=True, highlight=False).print(comparison.verdict(), soft_wrap=True, markup=False)
 
 
 def recipe(recipe: Positional[str], *, set: UseAppendAction[tuple[str, ...]] = ()) -> None:
@@ -305,6 +349,7 @@ def export(agent: Positional[str], *, onnx: Path) -> None:
 
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train,
+    "convert": with_json(convert),
     "recipe": recipe,
     "eval": with_json(evaluate),
     "reproduce": with_json(reproduce),

@@ -1,4 +1,4 @@
-"""Command-line flags of perturbations, the same for every command.
+"""What commands take as flags: perturbations, the same for every command, and lengths of time.
 
 Perturbations are imported when one is built, so that `sensorium --help` does not wait for JAX.
 """
@@ -90,3 +90,17 @@ class PerturbationFlags:
 
 NO_FLAGS = PerturbationFlags()
 """No perturbation."""
+
+
+def seconds_of(budget: str | None) -> float | None:
+    """Read a length of time such as 90s, 5m or 1h; a number alone is in seconds."""
+    if budget is None:
+        return None
+    number, unit = budget.rstrip("smh"), budget[len(budget.rstrip("smh")) :]
+    try:
+        seconds = float(number) * {"": 1, "s": 1, "m": 60, "h": 3600}[unit]
+    except (ValueError, KeyError):
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise ConfigError(f"--budget takes a length of time such as 90s, 5m or 1h, got {budget!r}.")
+    return seconds

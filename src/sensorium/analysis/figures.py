@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from sensorium.analysis.style import COLOURS, figure, sensor_colours
+from sensorium.analysis.style import COLOURS, NOISE, figure, sensor_colours
 from sensorium.analysis.traces import EpisodeTrace
 from sensorium.evaluation.recovery import Recovery
 from sensorium.terminal import shown
+from sensorium.zoo.comparison import Comparison
 
 
 def codes_over_time(path: Path | str, panels: Mapping[str, EpisodeTrace]) -> None:
@@ -71,6 +72,30 @@ def episode(path: Path | str, trace: EpisodeTrace, names: tuple[str, ...]) -> No
         outcome.set_title(f"action and reward (return {shown(float(trace.reward.sum()))})")
         outcome.set_xlabel("step")
         outcome.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
+
+
+def comparison(path: Path | str, compared: Comparison) -> None:
+    """Draw what a twin and its expert earn under perturbations, with 95% intervals."""
+    twin = {name: scores.summary for name, scores in compared.twin.items()}
+    with figure(path, width=7.0, height=1.2 + 0.35 * len(twin)) as drawn:
+        axis = drawn.subplots()
+        rows = {name: place for place, name in enumerate(reversed(twin))}
+        for label, of, colour, shift in (
+            ("expert", compared.expert, COLOURS[1], 0.14),
+            ("twin", twin, COLOURS[0], -0.14),
+        ):
+            means = np.array([each.mean for each in of.values()])
+            ends = np.array([each.ci95 for each in of.values()])
+            errors = np.abs(ends.T - means)
+            places = np.array([rows[name] for name in of]) + shift
+            axis.errorbar(means, places, xerr=errors, fmt="o", color=colour, label=label)
+        axis.axvline(
+            compared.random, color=NOISE, linewidth=1.0, linestyle="--", label="random actions"
+        )
+        axis.set_yticks(list(rows.values()), list(rows))
+        axis.set_title(f"{compared.env}: an expert and its twin")
+        axis.set_xlabel("mean return, 95% interval")
+        axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
 
 
 def recovery(path: Path | str, curves: Mapping[str, Recovery], at: int, around: int = 150) -> None:

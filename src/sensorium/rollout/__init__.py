@@ -17,6 +17,7 @@ from sensorium.rollout.select import open_collector as open_collector
 from sensorium.rollout.select import open_engine as open_engine
 from sensorium.rollout.select import perturbed as perturbed
 from sensorium.rollout.select import require_device as require_device
+from sensorium.rollout.select import require_host as require_host
 from sensorium.rollout.select import truth_size as truth_size
 from sensorium.rollout.sharding import each_share as each_share
 from sensorium.rollout.sharding import over_devices as over_devices

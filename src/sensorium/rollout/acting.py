@@ -79,6 +79,77 @@ class PolicyActor(Actor):
         return np.asarray(actions)
 
 
+class Uniform(Actor):
+    """Acts at random: what a score is compared with."""
+
+    def __init__(self, num_actions: int, seed: int = 0):
+        """Set up for A numbers."""
+        self._random = np.random.default_rng(seed)
+        self._num_actions = num_actions
+
+    def act(
+        self,
+        started: Bool[np.ndarray, " L"],
+        episodes: Int[np.ndarray, " L"],
+        observations: np.ndarray,
+    ) -> Float[np.ndarray, "L A"]:
+        shape = (len(observations), self._num_actions)
+        return self._random.uniform(-1.0, 1.0, shape).astype(np.float32)
+
+
+class Perturbed(Actor):
+    """Any actor, which receives what a perturbation makes of observations: one that keeps their shape."""
+
+    def __init__(self, actor: Actor, world: HostWorld, keys: Keys):
+        """Put the perturbation of a world before an actor.
+
+        Args:
+            actor: What acts.
+            world: For its perturbation.
+            keys: One random key for each episode, which decide all noise, as of `PolicyActor`.
+        """
+        self._actor, self._static = actor, (world.perturbation, world.raw_observation_spec)
+        self._key_data = np.asarray(jax.random.key_data(keys))
+        self._memories: PyTree = None
+
+    def act(
+        self,
+        started: Bool[np.ndarray, " L"],
+        episodes: Int[np.ndarray, " L"],
+        observations: np.ndarray,
+    ) -> Float[np.ndarray, "L A"]:
+        key_data = self._key_data[episodes]
+        if self._memories is None:
+            self._memories = _begin(self._static, key_data)
+        shown, self._memories = _perturb(
+            self._static, key_data, self._memories, started.copy(), observations
+        )
+        return self._actor.act(started, episodes, np.asarray(shown))
+
+
+@partial(jax.jit, static_argnames="static")
+def _begin(static: tuple[Perturbation, ObservationSpec], key_data: Array) -> PyTree:
+    """Make the state of a perturbation, and the time, at the start of the episode of each lane."""
+    keys = jax.vmap(jax.random.wrap_key_data)(key_data)
+    states = jax.vmap(lambda key: begin_perturbation(static[0], key, static[1]))(keys)
+    return states, jnp.zeros(len(key_data), jnp.int32)
+
+
+@partial(jax.jit, static_argnames="static")
+def _perturb(
+    static: tuple[Perturbation, ObservationSpec],
+    key_data: Array,
+    memories: PyTree,
+    started: Bool[Array, " L"],
+    observations: Array,
+) -> tuple[Array, PyTree]:
+    """Perturb what every lane is shown."""
+    states, times = restarted(started, lambda: _begin(static, key_data), memories)
+    keys = jax.vmap(jax.random.wrap_key_data)(key_data)
+    shown, states = jax.vmap(partial(sense, static[0]))(keys, times, states, observations)
+    return shown, (states, times + 1)
+
+
 def restarted(
     started: Bool[Array, " L"], blank: Callable[[], PyTree], memories: PyTree, axis: int = 0
 ) -> PyTree:

@@ -21,11 +21,11 @@ from sensorium.types import Key, Keys
 class Episode(NamedTuple):
     """One finished episode; batched engines add leading axes."""
 
-    total: Float[Array, "..."]
+    total: Float[Array | np.ndarray, "..."]
     """Sum of the rewards."""
-    length: Int[Array, "..."]
+    length: Int[Array | np.ndarray, "..."]
     """Steps until the end."""
-    rewards: Float[Array, "... T"]
+    rewards: Float[Array | np.ndarray, "... T"]
     """Reward of each step, zero after the end."""
 
 

@@ -92,6 +92,20 @@ class HostEngine(Engine):
             rewards=jnp.asarray(run.rewards.reshape(*shape, -1)),
         )
 
+    def run_actor(self, make_actor: Callable[[], Actor], seeds: Int[np.ndarray, " E"]) -> Episode:
+        """Run an agent of any make.
+
+        Args:
+            make_actor: Makes an actor; called once for each group of lanes.
+            seeds: Of the environment, one for each episode.
+
+        Returns:
+            E episodes, in NumPy; their returns are NaN where an action was no number.
+        """
+        run = _Run(seeds, 1, self.world.max_steps)
+        self._play(make_actor, run)
+        return Episode(_totals(run), run.lengths, run.rewards)
+
     def transcribe(
         self, make_actor: Callable[[], Actor], seeds: Int[np.ndarray, " E"]
     ) -> Transcript:

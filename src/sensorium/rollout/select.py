@@ -111,6 +111,13 @@ def check_world_name(name: str) -> None:
         raise _unknown_world(name)
 
 
+def require_host(world: World, otherwise: str) -> HostWorld:
+    """Return the world, if it is on the host; ConfigError with the sentence `otherwise` if it is not."""
+    if not isinstance(world, HostWorld):
+        raise ConfigError(otherwise)
+    return world
+
+
 def by_kind(
     world: World, device: Callable[[Environment], _Made], host: Callable[[HostWorld], _Made]
 ) -> _Made:

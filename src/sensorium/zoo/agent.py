@@ -125,7 +125,7 @@ def _agent_header(path: Path) -> dict[str, Any]:
     if is_model(path):
         raise AgentFileError(
             f"{path} is a model of Stable-Baselines3, not an agent of ours; it can be the expert of one: "
-            f"`sensorium train ant-pi-clone --expert {path} --env gym:ID`."
+            f"`sensorium convert {path} --env gym:ID`."
         )
     try:
         header = read_header(path)

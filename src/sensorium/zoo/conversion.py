@@ -1,0 +1,302 @@
+"""From any policy to its twin, whose sensors may come in any order: check, measure, train, compare."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+
+from sensorium import recipes
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.errors import ConfigError, RunError, did_you_mean
+from sensorium.evaluation import evaluate
+from sensorium.evaluation.evaluate import evaluation_keys
+from sensorium.evaluation.statistics import summarise
+from sensorium.perturbations import (
+    Drop,
+    Duplicate,
+    Identity,
+    NoiseChannels,
+    Perturbation,
+    Reshuffle,
+    Shuffle,
+    compose,
+)
+from sensorium.policies import PolicyConfig, as_population
+from sensorium.recipes import Recipe
+from sensorium.recipes.twin import TESTS, Measured, Size, name_of_twin, twin
+from sensorium.registry import Parts
+from sensorium.rollout import Episode, HostEngine, make_world, perturbed, require_host
+from sensorium.rollout.acting import Actor, Perturbed, PolicyActor, Uniform
+from sensorium.rollout.host import Transcript, seeds_of
+from sensorium.serialisation import write_json
+from sensorium.terminal import shown, significant
+from sensorium.training import RunDirectory
+from sensorium.training.experts import Expert, PythonPolicy, Sb3Model, ask
+from sensorium.training.run import keys_of_tests
+from sensorium.types import Keys, in_words
+from sensorium.zoo.agent import Agent, load
+from sensorium.zoo.comparison import Comparison
+from sensorium.zoo.training import PASSED, as_expert, find_expert, resume, train
+
+_DROPPED = compose(Drop(1), Shuffle())
+OF_TWINS: tuple[Perturbation, ...] = (
+    Identity(),
+    Shuffle(),
+    compose(Duplicate(2), Shuffle()),
+    compose(NoiseChannels(5), Shuffle()),
+    _DROPPED,
+)
+"""What a twin is scored under, and a reshuffle in mid-episode."""
+
+AS_GOOD = 0.99
+"""The share of its expert's return at which a twin stops to learn."""
+
+_TINY = 1e-6
+_NAMED = 8  # sensors that are listed by name
+
+
+def convert(model: Any, env: str, **options: Any) -> Agent:
+    """Train the twin of a policy: an agent that does the same, with its sensors in any order.
+
+    Args:
+        model: As of `run`.
+        env: As of `run`.
+        options: As of `run`.
+
+    Returns:
+        The twin.
+
+    Raises:
+        ConfigError: Model and environment do not fit each other, or no rule makes numbers of what is shown.
+        RunError: There is a run of something else in `run_dir`.
+        KeyboardInterrupt: Stopped by a signal; the same call goes on.
+    """
+    return load(run(model, env, **options).directory)
+
+
+def run(
+    model: Any,
+    env: str,
+    *,
+    run_dir: Path | str | None = None,
+    vecnormalize: str = "",
+    student: Size | PolicyConfig = "standard",
+    then_ppo: bool = False,
+    budget: float | None = None,
+    settings: Sequence[str] = (),
+    seed: int = 0,
+    episodes: int = 100,
+    quiet: bool = False,
+) -> Comparison:
+    """Train the twin of a policy, and compare them; raises as `convert`.
+
+    Args:
+        model: A zip of Stable-Baselines3 or sb3-contrib, or such a model; an agent of ours, by name or as
+            it is; or any function of an observation, or a PyTorch module, as it is or as `module:name`.
+        env: `gym:` and the id of the environment that it acts in.
+        run_dir: Where the run is kept, an agent like any other; runs/ENV-twin by default. A conversion that
+            was interrupted there goes on.
+        vecnormalize: Statistics that a model was trained behind; those beside it if empty, `none` for none.
+        student: The size of the twin, or its policy.
+        then_ppo: Go on by PPO on the reward.
+        budget: Seconds of training, at most.
+        settings: Of the recipe, as of `sensorium.recipes.adapt`.
+        seed: Decides everything.
+        episodes: Of each score in the comparison.
+        quiet: Print nothing.
+
+    Returns:
+        What both earn.
+    """
+    console = Console(stderr=True, quiet=quiet, highlight=False)
+    world = require_host(
+        make_world(env),
+        f"{env} is simulated on the device, and its agents are trained by recipes (`sensorium zoo` lists "
+        "them); a Gymnasium environment has gym: before its id.",
+    )
+    expert, source = _find(model, vecnormalize, env)
+    make_actor = _actors(expert, world)
+
+    def recipe(measured: Measured) -> Recipe:
+        asked: dict[str, Any] = dict(student=student, then_ppo=then_ppo, max_seconds=budget)
+        return recipes.adapt(twin(env, world, measured, seed=seed, **asked), settings)
+
+    recipe(Measured(source))  # what does not fit is told before anything is played
+    _explain(console, expert, source, world)
+    directory = Path(run_dir or Path("runs") / name_of_twin(env))
+    passed = {source: expert} if source.startswith(PASSED) else {}
+    with contextlib.closing(HostEngine(world)) as engine:
+        if RunDirectory.exists(directory):
+            _check_same(directory, env, source)
+            resume(directory, quiet=quiet, passed=passed)
+        else:
+            measured = _measured(engine, make_actor, source, vecnormalize, seed, console)
+            train(recipe(measured), directory, quiet=quiet, passed=passed)
+        with console.status(f"comparing twin and expert: {episodes} episodes each"):
+            comparison = _compare(engine, make_actor, env, directory, episodes, seed)
+    write_json(directory / "comparison.json", comparison.to_json())
+    return comparison
+
+
+def _check_same(directory: Path, env: str, source: str) -> None:
+    """RunError unless a run is of this conversion."""
+    recipe = recipes.read(directory)
+    its = recipe.stages[0].expert
+    if recipe.env != env or (its != source and its != str(Path(source).absolute())):
+        raise RunError(
+            f"{directory} holds a run of {recipe.name} in {recipe.env}, which learns from "
+            f"{its.removeprefix(PASSED) or 'nobody'}; choose another --run-dir."
+        )
+
+
+def _find(model: Any, vecnormalize: str, env: str) -> tuple[Expert, str]:
+    """Return the expert as an expert, and how a recipe names it."""
+    if isinstance(model, str | Path):
+        return find_expert(str(model), vecnormalize, env)[0], str(model)
+    name = getattr(model, "__qualname__", type(model).__name__)
+    return as_expert(model, name), PASSED + name
+
+
+def _actors(expert: Expert, world: HostWorld) -> Callable[[Keys], Actor]:
+    """Return what makes an actor of the expert for episodes of some keys; ConfigError if it does not fit."""
+    asked, advisor = ask(expert, world, "A conversion")
+    policy = asked.policy
+    if policy is not None:
+        return lambda keys: PolicyActor(as_population(policy), world, keys)
+    if not isinstance(advisor, Actor):
+        raise ConfigError(
+            "A conversion asks its expert what it does on what it is shown: a function that reads the "
+            "environment itself, or a dataset, can be the --expert of `sensorium train`."
+        )
+    return lambda keys: cast(Actor, ask(expert, world, "A conversion")[1])
+
+
+def _explain(console: Console, expert: Expert, source: str, world: HostWorld) -> None:
+    """Say what was understood of the environment and the expert."""
+    names, takes = world.sensor_names, world.actions
+    listed = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
+    sensors = in_words(world.raw_observation_spec)
+    if names and not names[0].startswith("sensor"):
+        sensors = f"{len(names)} sensors ({listed})"
+    many = f"{takes} number(s) from -1 to 1" if isinstance(takes, int) else _choices(takes)
+    kind, behind = type(expert).__name__, ""
+    if isinstance(expert, Sb3Model):
+        kind = f"{type(expert.model).__name__} of Stable-Baselines3"
+        behind = (
+            ", behind VecNormalize"
+            if expert.statistics is not None
+            else ", observations as they are"
+        )
+    elif isinstance(expert, PythonPolicy):
+        kind = "a function of observations"
+    for what, text in (
+        ("environment", f"{world.name}: {sensors}; {many}; at most {world.max_steps:,} steps"),
+        ("expert", f"{source.removeprefix(PASSED)}: {kind}{behind}"),
+    ):
+        console.print(f"[bold]{what:12}[/bold] {escape(text)}", soft_wrap=True)
+
+
+def _choices(options: tuple[int, ...]) -> str:
+    if len(options) == 1:
+        return f"{options[0]} choices"
+    return f"{len(options)} choices of {', '.join(map(str, options))}"
+
+
+def _measured(
+    engine: HostEngine,
+    make_actor: Callable[[Keys], Actor],
+    source: str,
+    vecnormalize: str,
+    seed: int,
+    console: Console,
+) -> Measured:
+    """Play the expert in the tests of its student, plain and shuffled."""
+    keys = keys_of_tests(seed, TESTS)
+    with console.status("playing the expert"):
+        plain = engine.transcribe(lambda: make_actor(keys), seeds_of(keys))
+        shuffled = _play(engine, make_actor, keys, Shuffle()).total
+        anything = _at_random(engine, keys, seed).total
+    mean, least = float(plain.rewards.sum(axis=1).mean()), float(anything.mean())
+    console.print(
+        f"[bold]{'it earns':12}[/bold] {shown(mean)} plain, {shown(float(shuffled.mean()))} shuffled "
+        f"({TESTS} episodes)"
+    )
+    stop_at = least + AS_GOOD * (mean - least)
+    return Measured(source, vecnormalize, _unit(plain), stop_at)
+
+
+def _unit(played: Transcript) -> float:
+    """Return the typical size of a sensor's readings: the geometric mean of their root mean squares."""
+    alive = np.arange(played.rewards.shape[1]) < played.lengths[:, None]
+    sizes = np.sqrt(np.mean(played.observations[:, :-1][alive] ** 2, axis=0))
+    return (
+        significant(float(np.exp(np.log(sizes[sizes > _TINY]).mean())), 3) if sizes.any() else 0.0
+    )
+
+
+def _at_random(engine: HostEngine, keys: Keys, seed: int) -> Episode:
+    """Run random actions."""
+    return engine.run_actor(lambda: Uniform(engine.world.num_actions, seed), seeds_of(keys))
+
+
+def _play(
+    engine: HostEngine,
+    make_actor: Callable[[Keys], Actor],
+    keys: Keys,
+    perturbation: Perturbation | None = None,
+) -> Episode:
+    """Run the expert behind a perturbation."""
+    world = cast(HostWorld, perturbed(engine.world, perturbation or Identity()))
+
+    def make() -> Actor:
+        actor = make_actor(keys)
+        return actor if perturbation is None else Perturbed(actor, world, keys)
+
+    return engine.run_actor(make, seeds_of(keys))
+
+
+def _compare(
+    engine: HostEngine,
+    make_actor: Callable[[Keys], Actor],
+    env: str,
+    directory: Path,
+    episodes: int,
+    seed: int,
+) -> Comparison:
+    """Score twin and expert over the same new starts."""
+    keys, world, agent = evaluation_keys(seed, episodes), engine.world, load(directory)
+    played = {each: _play(engine, make_actor, keys, each) for each in (None, Shuffle())}
+    midway = Reshuffle(max(int(np.mean(played[None].length)) // 2, 1))
+    rows = {str(each): each for each in OF_TWINS} | {"reshuffled in mid-episode": midway}
+    if world.raw_observation_spec == 1:
+        rows.pop(str(_DROPPED))
+    return Comparison(
+        env=env,
+        directory=directory,
+        random=float(np.mean(_at_random(engine, keys, seed).total)),
+        expert={
+            str(each or Identity()): summarise(np.asarray(episode.total), world.solved_return)
+            for each, episode in played.items()
+        },
+        twin={
+            name: evaluate(agent.policy, agent.recipe.env, each, episodes=episodes, seed=seed)
+            for name, each in rows.items()
+        },
+        seconds=sum(stage["seconds"] for stage in RunDirectory.open(directory).history()),
+    )
+
+
+def student_of(kind: str) -> PolicyConfig:
+    """Return the policy config of that name, with its defaults.
+
+    Raises:
+        UnknownNameError: None is registered by that name; the nearest are given.
+    """
+    known = Parts(PolicyConfig)
+    if kind not in known:
+        raise did_you_mean("policy", kind, known)
+    return known[kind]()

@@ -1,0 +1,167 @@
+"""Any policy becomes an agent that takes its sensors in any order, by one command."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import sensorium
+from sensorium import recipes, zoo
+from sensorium.errors import ConfigError, RunError, UnknownNameError
+from sensorium.flags import seconds_of
+from sensorium.recipes.twin import Measured, name_of_twin, twin
+from sensorium.rollout import make_world
+from sensorium.training.expert_actors import PythonActor
+from sensorium.zoo import conversion
+from tests.host_worlds import follow
+
+pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
+
+SCALES = "gym:tests.host_worlds:Scales-v0"
+FOLLOW = "tests.host_worlds:follow"
+SHORT = ("generations=12", "num_batches=30", "batch_size=32", "test_episodes=8", "num_envs=8")
+
+
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
+    """A twin of a function, and what both earn."""
+    directory = tmp_path_factory.mktemp("runs") / "twin"
+    options = dict(settings=SHORT, episodes=10, quiet=True)
+    return conversion.run(FOLLOW, SCALES, run_dir=directory, **options)
+
+
+def test_a_twin_is_as_good_as_its_expert_shuffled(converted):
+    assert converted.expert["plain"].mean == pytest.approx(20)
+    assert converted.expert["shuffled"].mean < 0.8 * 20
+    assert converted.share(converted.twin["shuffled"].summary.mean) > 0.9
+    # It stopped when it was good enough, not after all generations
+    stage = sensorium.training.RunDirectory.open(converted.directory).history()[0]
+    recipe = recipes.read(converted.directory)
+    assert stage["best_test"] >= recipe.stages[0].stop_at or stage["generations"] == 12
+
+
+def test_all_is_told(converted):
+    assert list(converted.twin) == [
+        *("plain", "shuffled", "doubled + shuffled", "+5 noise channels + shuffled"),
+        *("1 dropped + shuffled", "reshuffled in mid-episode"),
+    ]
+    assert "of what its expert does" in converted.verdict()
+    written = json.loads((converted.directory / "comparison.json").read_text())
+    assert written == json.loads(json.dumps(converted.to_json()))
+    assert written["twin"]["shuffled"]["share"] > 0.9
+    assert converted.table().row_count == 6
+
+
+def test_a_twin_is_an_agent_like_any_other(converted):
+    agent = sensorium.load(converted.directory)
+    carry = agent.initial_carry(3)
+    action, _ = agent(np.float32([5.0, 0.5, 4.5]), carry)
+    assert action.shape == (1,)
+    assert recipes.find(str(converted.directory)) == agent.recipe
+
+
+def test_the_same_call_goes_on_with_what_is_there(converted):
+    before = (converted.directory / "best.safetensors").read_bytes()
+    again = conversion.run(FOLLOW, SCALES, run_dir=converted.directory, episodes=10, quiet=True)
+    assert (converted.directory / "best.safetensors").read_bytes() == before
+    assert again.twin["shuffled"].summary == converted.twin["shuffled"].summary
+    with pytest.raises(RunError, match="choose another --run-dir"):
+        conversion.run(follow, SCALES, run_dir=converted.directory)
+
+
+def test_an_object_is_an_expert_too_and_its_run_says_how_to_go_on(tmp_path):
+    directory = tmp_path / "twin"
+    short = (*SHORT, "generations=1")
+    agent = sensorium.convert(
+        follow, SCALES, run_dir=directory, settings=short, episodes=2, quiet=True
+    )
+    assert agent.recipe.stages[0].expert == "passed:follow"
+    (directory / "stages" / "clone.safetensors").unlink()
+    with pytest.raises(ConfigError, match="follow is an object of the program that began the run"):
+        zoo.resume(directory, quiet=True)
+    sensorium.convert(follow, SCALES, run_dir=directory, episodes=2, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("model", "env", "error", "sentence"),
+    [
+        ("tests.host_worlds:folow", SCALES, UnknownNameError, "did you mean 'follow'"),
+        ("tests.host_worlds:Walk", SCALES, ConfigError, "Walk is a class; an expert is a function"),
+        (FOLLOW, "gym:Pendulum-v1", ConfigError, "follow raised IndexError"),
+        (FOLLOW, "CartPoleSwingUpHarder", ConfigError, "is simulated on the device"),
+        (lambda shown: "left", SCALES, ConfigError, "returned 'left'; an action of .* is of Box"),
+        (lambda shown: np.zeros(2), SCALES, ConfigError, r"returned shape \(2,\); an action"),
+        (
+            lambda env, shown, info: 0,
+            SCALES,
+            ConfigError,
+            "asks its expert what it does on what it",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(model, env, error, sentence, tmp_path):
+    with pytest.raises(error, match=sentence) as caught:
+        sensorium.convert(model, env, run_dir=tmp_path / "none", quiet=True)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_function_of_one_or_of_many_is_asked_as_it_can_be():
+    world = make_world(SCALES)
+    rows = np.float32([[5, 5, 0.25], [4, 6, -0.5]])
+
+    def alone(shown):
+        assert shown["small"].shape == ()
+        return follow(shown)
+
+    def together(shown):
+        assert shown["small"].shape == (len(shown["large"]),)
+        return follow(shown)
+
+    for function in (alone, together, follow):
+        actor = PythonActor(function, world)
+        labels = actor.act(np.ones(2, bool), np.arange(2), rows)
+        np.testing.assert_allclose(labels, [[0.25], [-0.5]], atol=1e-6)
+
+
+def test_a_pytorch_module_is_an_expert():
+    torch = pytest.importorskip("torch")
+    linear = torch.nn.Linear(4, 2)
+    actor = PythonActor(linear, make_world("gym:CartPole-v1"))
+    rows = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    labels = actor.act(np.ones(6, bool), np.arange(6), rows)
+    with torch.no_grad():
+        wanted = linear(torch.as_tensor(rows)).argmax(1)
+    assert labels.argmax(1).tolist() == wanted.tolist()
+
+
+def test_sizes_are_derived_from_the_world():
+    for env in ("gym:CartPole-v1", "gym:Pendulum-v1", SCALES):
+        world = make_world(env)
+        recipe = twin(env, world, Measured("model.zip"))
+        trainer = recipe.stages[0].trainer
+        assert trainer.num_steps <= world.max_steps
+        assert trainer.num_steps % trainer.window == 0
+        assert recipe.from_json(recipe.to_json()) == recipe
+    assert name_of_twin("gym:ALE/Pong-v5") == "ALE-Pong-v5-twin"
+    then = twin(env, world, Measured("model.zip"), then_ppo=True, student="wide")
+    assert [stage.name for stage in then.stages] == ["clone", "ppo"]
+    outline = jax.tree.leaves(then.outline())
+    assert sum(leaf.size for leaf in outline) > 5000
+
+
+def test_budgets_are_lengths_of_time():
+    assert [seconds_of(each) for each in (None, "90", "90s", "1.5m", "2h")] == [
+        None,
+        90,
+        90,
+        90,
+        7200,
+    ]
+    for wrong in ("", "m", "5 minutes", "-3m", "nan", "infh"):
+        with pytest.raises(ConfigError, match="takes a length of time such as 90s"):
+            seconds_of(wrong)
+    assert conversion.student_of("DeepSetsConfig") == sensorium.DeepSetsConfig()
+    with pytest.raises(UnknownNameError, match="did you mean 'DeepSetsConfig'"):
+        conversion.student_of("DeepSetConfig")
