@@ -35,6 +35,7 @@ def commands(agent):
     joined = dict(engine="jax", address="localhost:1", processes=2, process=0)
     return {
         "train": [dict(recipe="cartpole-pi-evolution"), dict(recipe="cartpole-pi", **joined)],
+        "convert": [dict(model="tests.host_worlds:follow", env="gym:tests.host_worlds:Scales-v0")],
         "eval": [dict(agent=agent), dict(agent="carracing-pi"), dict(agent=agent, env=WALK)],
         "reproduce": [dict(table=name) for name in ("table-2", "nla-curves", "scaling")],
         "show": [dict(agent=agent)],

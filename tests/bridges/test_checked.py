@@ -183,7 +183,7 @@ def test_around_any_environment_observations_are_checked_too():
         ("Scalar", {}, ConfigError, r"Scalar-v0 observes a Box of shape \(\); agents need at"),
         ("Empty", {}, ConfigError, r"Empty-v0 observes a Box of shape \(0,\); agents need at"),
         ("Idle", {}, ConfigError, r"Idle-v0 takes actions of shape \(0,\); agents need at"),
-        ("Counting", {}, ConfigError, "Counting-v0 observes a Discrete; agents need a Box"),
+        ("Counting", {}, WorldError, "Counting-v0 reset: it raised IndexError"),
         ("Typing", {}, ConfigError, "Typing-v0 takes actions of a Text; agents act in a Box"),
     ],
 )

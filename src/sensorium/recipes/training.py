@@ -228,8 +228,9 @@ def _difference(policy: Policy, wanted: Policy) -> str:
     return "it was built with other settings"
 
 
-def _shapes(policy: Policy) -> str:
-    return str(jax.tree.map(lambda leaf: leaf.shape, policy))
+def _shapes(policy: Policy) -> tuple[Any, list[tuple[int, ...]]]:
+    """All that makes an architecture: the structure with its settings, and the shapes of the weights."""
+    return jax.tree.structure(policy), [leaf.shape for leaf in jax.tree.leaves(policy)]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from sensorium import recipes
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.errors import ConfigError, RunError, did_you_mean
+from sensorium.errors import ConfigError, RunError, check_counts, did_you_mean
 from sensorium.evaluation import evaluate
 from sensorium.evaluation.evaluate import evaluation_keys
 from sensorium.evaluation.statistics import summarise
@@ -32,6 +32,7 @@ from sensorium.registry import Parts
 from sensorium.rollout import Episode, HostEngine, make_world, perturbed, require_host
 from sensorium.rollout.acting import Actor, Perturbed, PolicyActor, Uniform
 from sensorium.rollout.host import Transcript, seeds_of
+from sensorium.seeding import check_seed
 from sensorium.serialisation import write_json
 from sensorium.terminal import shown, significant
 from sensorium.training import RunDirectory
@@ -112,6 +113,8 @@ def run(
     Returns:
         What both earn.
     """
+    check_counts(episodes=episodes)
+    seed = check_seed(seed)
     console = Console(stderr=True, quiet=quiet, highlight=False)
     world = require_host(
         make_world(env),
