@@ -1,4 +1,4 @@
-"""Train policies of Stable-Baselines3 with the hyperparameters of rl-zoo3, as teachers for `convert.py`.
+"""Train policies of Stable-Baselines3 with the hyperparameters of rl-zoo3, for `sensorium convert`.
 
 python -m pip install rl_zoo3 pyyaml --no-deps
 python benchmarks/teachers.py --out teachers CartPole-v1 LunarLander-v3 Hopper-v5

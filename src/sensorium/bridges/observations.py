@@ -20,9 +20,8 @@ from gymnasium import spaces
 from gymnasium.vector.utils import concatenate, create_empty_array
 from gymnasium.wrappers import FlattenObservation
 
+from sensorium.bridges.spaces import CHOICES
 from sensorium.errors import ConfigError
-
-_CHOICES = spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
 
 
 def in_a_row(name: str, env: gymnasium.Env) -> gymnasium.Env:
@@ -46,7 +45,7 @@ def in_a_row(name: str, env: gymnasium.Env) -> gymnasium.Env:
                     f"{what}, an image of shape {part.shape}: agents see images alone, or numbers alone; a "
                     "wrapper of Gymnasium (TransformObservation) can choose which."
                 )
-        elif not isinstance(part, _CHOICES):
+        elif not isinstance(part, CHOICES):
             kind = type(part).__name__
             raise ConfigError(
                 f"{what}{f', a {kind}' if where else ''}; agents need numbers: a Box, a Discrete, a "

@@ -88,14 +88,10 @@ class SetPolicy(Policy):
         """Pool all sensors into the code."""
         if self.squash:
             observation = jnp.arcsinh(observation / self.squash)
-        received = (observation, carry.feedback, carry.memory, self.code_scale)
-        previous = None
-        if carry.previous is not None:
-            assert isinstance(self.layer, AttentionNeuron)
-            pooled = self.layer(*received, change=observation - carry.previous)
-            previous = observation
-        else:
-            pooled = self.layer(*received)
+        # Only AttentionNeuron takes the change
+        change = {} if carry.previous is None else {"change": observation - carry.previous}
+        pooled = self.layer(observation, carry.feedback, carry.memory, self.code_scale, **change)
+        previous = observation if change else None
         feedback = carry.feedback
         if self.code_feedback:
             feedback = jnp.concatenate([feedback[: self.num_actions], pooled.code])

@@ -67,7 +67,7 @@ class Stage:
     test_episodes: int = 200
     """Episodes of a test; their starts are neither those of training nor those of evaluation."""
     stop_at: float | None = None
-    """End the stage with the first test whose mean return is this; None to train all generations."""
+    """End the stage with the first test whose mean return is at least this; None to train all generations."""
     max_seconds: float | None = None
     """End it after so many seconds of training: how far it got then depends on the machine."""
     checkpoint_every: int = 10

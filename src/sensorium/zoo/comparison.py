@@ -1,4 +1,4 @@
-"""What a twin earns beside its expert: scores, a table, a sentence, a figure."""
+"""What a twin earns beside its expert: scores, a table and a sentence."""
 
 import dataclasses
 from pathlib import Path

@@ -128,7 +128,7 @@ def run(
         asked: dict[str, Any] = dict(student=student, then_ppo=then_ppo, max_seconds=budget)
         return recipes.adapt(twin(env, world, measured, seed=seed, **asked), settings)
 
-    recipe(Measured(source))  # what does not fit is told before anything is played
+    recipe(Measured(source))  # raises what does not fit, before the expert plays
     _explain(console, expert, source, world)
     directory = Path(run_dir or Path("runs") / name_of_twin(env))
     passed = {source: expert} if source.startswith(PASSED) else {}
