@@ -1,9 +1,9 @@
 """Train policies of Stable-Baselines3 with the hyperparameters of rl-zoo3, for `sensorium convert`.
 
 python -m pip install rl_zoo3 pyyaml --no-deps
-python benchmarks/teachers.py --out teachers CartPole-v1 LunarLander-v3 Hopper-v5
+python benchmarks/experts.py --out experts CartPole-v1 LunarLander-v3 Hopper-v5
 
-Of rl-zoo3 its tuned hyperparameters are read, nothing else. Writes `teachers/ENV-SEED/model.zip`, and
+Of rl-zoo3 its tuned hyperparameters are read, nothing else. Writes `experts/ENV-SEED/model.zip`, and
 `vecnormalize.pkl` where they ask for VecNormalize; what is there already is not trained again.
 """
 
@@ -12,6 +12,7 @@ import contextlib
 import importlib.metadata
 import json
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -34,21 +35,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("envs", nargs="+")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--out", type=Path, default=Path("teachers"))
+    parser.add_argument("--out", type=Path, default=Path("experts"))
+    parser.add_argument("--minutes", type=float, default=60.0, help="stop a training after these")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     for env in arguments.envs:
         for seed in arguments.seeds:
-            train(env, seed, arguments.out)
+            train(env, seed, arguments.out, 60 * arguments.minutes)
 
 
-def train(env: str, seed: int, out: Path) -> Path:
-    """Train one teacher.
+def train(env: str, seed: int, out: Path, max_seconds: float) -> Path:
+    """Train one expert.
 
     Args:
         env: A Gymnasium id.
         seed: Of the training.
-        out: Folder of all teachers.
+        out: Folder of all experts.
+        max_seconds: When to stop, if the steps are not done by then.
 
     Returns:
         Its zip.
@@ -65,12 +68,12 @@ def train(env: str, seed: int, out: Path) -> Path:
         lanes = VecNormalize(lanes, gamma=settings.get("gamma", 0.99))
     model = ALGORITHMS[name](settings.pop("policy"), lanes, seed=seed, device="cpu", **settings)
     started = time.perf_counter()
-    model.learn(steps)
+    model.learn(steps, lambda *_: time.perf_counter() - started < max_seconds)
     seconds = time.perf_counter() - started
     model_file.parent.mkdir(parents=True, exist_ok=True)
     if normalise:
         lanes.save(str(model_file.with_name("vecnormalize.pkl")))
-    facts = {"algorithm": name, "steps": steps, "seconds": round(seconds)}
+    facts = {"algorithm": name, "steps": model.num_timesteps, "seconds": round(seconds)}
     model_file.with_name("facts.json").write_text(json.dumps(facts))
     model.save(model_file)
     print(env, seed, facts, flush=True)
@@ -79,7 +82,10 @@ def train(env: str, seed: int, out: Path) -> Path:
 
 def hyperparameters(algorithm: str, env: str) -> dict[str, Any]:
     """Return those of rl-zoo3, of the nearest version of the environment."""
-    files = importlib.metadata.files("rl_zoo3") or []
+    try:
+        files = importlib.metadata.files("rl_zoo3") or []
+    except importlib.metadata.PackageNotFoundError:
+        sys.exit("The hyperparameters come with rl-zoo3: python -m pip install --no-deps rl_zoo3")
     file = next(each for each in files if each.name == f"{algorithm}.yml")
     known = yaml.safe_load(Path(str(file.locate())).read_text())
     name, version = re.fullmatch(r"(.*)-v(\d+)", gymnasium.spec(env).id).groups()
