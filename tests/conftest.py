@@ -3,10 +3,15 @@
 import gc
 import os
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 # Two devices on every machine, so that sharding is tested everywhere
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
+_flags = "--xla_force_host_platform_device_count=2"
+if version("jaxlib").startswith("0.10."):
+    # These emitters take half of the time that compiling takes; later ones know no such flag
+    _flags += " --xla_cpu_use_fusion_emitters=false"
+os.environ.setdefault("XLA_FLAGS", _flags)
 # What one test compiled, another and the commands that tests start need not compile again
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "sensorium-tests-compiled")

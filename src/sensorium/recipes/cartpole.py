@@ -67,6 +67,7 @@ PI_FEEDBACK = dataclasses.replace(
     policy=dataclasses.replace(_PAPER, num_queries=12, message_size=8, code_feedback=True),
 )
 
+# One member alone, which learns as much in half of the work
 PI_BEST = dataclasses.replace(
     PI,
     name="cartpole-pi-best",
@@ -78,13 +79,14 @@ PI_BEST = dataclasses.replace(
         reading_scale=0.2,
         code_feedback=True,
     ),
+    stages=(_GRADIENTS.changed(population=1),),
 )
 
 PI_RESHUFFLE = dataclasses.replace(
     PI_BEST,
     name="cartpole-pi-reshuffle",
     summary="A permutation-invariant agent trained while its sensors are reshuffled every 25 steps.",
-    stages=(_GRADIENTS.changed(perturbation=Reshuffle(every=25)),),
+    stages=(PI_BEST.last.changed(perturbation=Reshuffle(every=25)),),
 )
 
 NLA = dataclasses.replace(

@@ -1,0 +1,131 @@
+"""How good `sensorium convert` is where nothing was set by hand, beside other students of the same experts.
+
+python benchmarks/convert.py --out converted CartPole-v1 --seeds 0 1 2
+
+Trains experts (`benchmarks/experts.py`), converts each, and prints a table of the comparisons. What is in
+`--out` already is not trained again, and a conversion that was interrupted goes on.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import experts
+from sensorium.recipes.twin import Size
+from sensorium.zoo.conversion import run
+from students import FrameStackConfig, RecurrentConfig
+
+MINUTES = {
+    "CartPole-v1": 15,
+    "Acrobot-v1": 15,
+    "Pendulum-v1": 15,
+    "MountainCarContinuous-v0": 15,
+    "LunarLander-v3": 15,
+    "LunarLanderContinuous-v3": 60,
+    "BipedalWalker-v3": 60,
+    "Reacher-v5": 60,
+    "Hopper-v5": 60,
+    "HalfCheetah-v5": 60,
+}
+"""Environments, and how long a conversion may take."""
+
+STUDENTS: dict[str, Size | FrameStackConfig | RecurrentConfig] = {
+    "twin": "standard",
+    "wide": "wide",
+    "frames": FrameStackConfig(),
+    "gru": RecurrentConfig(),
+}
+
+
+def main() -> None:
+    """Convert what is asked for, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("envs", nargs="*", default=list(MINUTES))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--students", nargs="+", choices=list(STUDENTS), default=["twin"])
+    parser.add_argument("--out", type=Path, default=Path("converted"))
+    parser.add_argument("--minutes", type=float, help="of each conversion, instead of the usual")
+    parser.add_argument("--episodes", type=int, default=100)
+    parser.add_argument("--json-file", type=Path)
+    arguments = parser.parse_args()
+    rows = []
+    for env in arguments.envs:
+        for seed in arguments.seeds:
+            model = experts.train(env, seed, arguments.out / "experts", 60 * 60)
+            for student in arguments.students:
+                minutes = arguments.minutes or MINUTES.get(env, 15)
+                directory = arguments.out / f"{env}-{seed}-{student}"
+                found = directory / "comparison.json"
+                if not found.exists():
+                    convert(model, env, directory, student, seed, minutes, arguments.episodes)
+                rows.append((student, seed, json.loads(found.read_text())))
+    print(table(rows))
+    if arguments.json_file:
+        listed = [{"student": student, "seed": seed, **scores} for student, seed, scores in rows]
+        arguments.json_file.write_text(json.dumps(listed, indent=1) + "\n")
+
+
+def convert(
+    model: Path, env: str, directory: Path, student: str, seed: int, minutes: float, episodes: int
+) -> None:
+    """Train one student."""
+    config = STUDENTS[student]
+    # The others have no features of single sensors
+    settings = () if isinstance(config, str) else ("sensor_id_coef=0",)
+    run(
+        str(model),
+        f"gym:{env}",
+        run_dir=directory,
+        student=config,
+        budget=60 * minutes,
+        settings=settings,
+        seed=seed,
+        episodes=episodes,
+    )
+
+
+def table(rows: Iterable[tuple[str, int, dict[str, Any]]]) -> str:
+    """Make a Markdown table: an environment and student a row, means over seeds."""
+    grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for student, _, scores in rows:
+        grouped.setdefault((scores["env"].removeprefix("gym:"), student), []).append(scores)
+    names = list(next(iter(grouped.values()))[0]["twin"])
+    lines = [
+        "| environment | student | random | expert, plain | expert, shuffled | "
+        + " | ".join(names)
+        + " | share, shuffled | min |",
+        "|---|---|" + "--:|" * (len(names) + 5),
+    ]
+    for (env, student), seeds in grouped.items():
+        by_name = [
+            _spread(each["twin"].get(name, {}).get("mean") for each in seeds) for name in names
+        ]
+        cells = [
+            _spread(each["random"] for each in seeds),
+            *(
+                _spread(each["expert"][name]["mean"] for each in seeds)
+                for name in ("plain", "shuffled")
+            ),
+            *by_name,
+            _spread((100 * each["twin"]["shuffled"]["share"] for each in seeds), "%"),
+            _spread(each["seconds"] / 60 for each in seeds),
+        ]
+        lines.append(f"| {env} | {student} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _spread(values: Iterable[float | None], unit: str = "") -> str:
+    """Write the mean over seeds, and the smallest and largest if there are several."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    mean = f"{np.mean(known):.4g}{unit}"
+    return mean if len(known) == 1 else f"{mean} ({min(known):.4g} to {max(known):.4g})"
+
+
+if __name__ == "__main__":
+    main()
