@@ -4,7 +4,8 @@ The letters used in shape annotations:
 
 | letter | meaning |
 |---|---|
-| `N` | sensors (channels of an observation) |
+| `N` | sensors (channels of an observation), or entities |
+| `F` | features of an entity |
 | `M` | queries, and so the length of the code |
 | `A` | actions |
 | `H` | hidden units of the LSTM that every sensor carries |
@@ -31,14 +32,20 @@ Flag = Bool[Array, ""]
 Observation = Float[Array, " N"]
 """Readings of N scalar sensors, in any order."""
 
+Entities = Float[Array, "N F"]
+"""N entities (vehicles, robots, bins) of F features each, in any order. A row of NaN is absent."""
+
+Sensors = Observation | Entities
+"""What agents of sensors read: a number, or a row of features, from each."""
+
 Image = UInt8[Array, "height width channels"] | Float[Array, "height width channels"]
 """An image that a world shows: bytes, or the same numbers as floats."""
 
-Sensed = Observation | Image
+Sensed = Observation | Entities | Image
 """What a world shows."""
 
 ObservationSpec = int | tuple[int, ...]
-"""What observations are: N scalar sensors, or images of a shape."""
+"""What observations are: N scalar sensors, entities (N, F), or images of a shape."""
 
 Action = Float[Array, " A"]
 """What the agent does: numbers in [-1, 1], or the logits of choices."""
@@ -60,7 +67,7 @@ PyTree = Any
 
 
 def spec_of(shape: tuple[int, ...]) -> ObservationSpec:
-    """Return the specification of observations of a shape: N for (N,), the shape itself for images."""
+    """Return the specification of observations of a shape: N for (N,), the shape itself for all others."""
     return shape[0] if len(shape) == 1 else shape
 
 
@@ -70,7 +77,21 @@ def in_words(spec: ObservationSpec) -> str:
         return f"{spec} scalar sensor(s)"
     if len(spec) == 3:
         return f"images of shape {spec}"
-    return f"arrays of shape {spec}, of which gymnasium.wrappers.FlattenObservation makes scalar sensors"
+    if len(spec) == 2:
+        return f"{spec[0]} entities of {spec[1]} feature(s)"
+    return f"arrays of shape {spec}, of which ?observe=flat behind an environment's name makes scalar sensors"
+
+
+def num_sensors_of(spec: ObservationSpec) -> int | None:
+    """Return N of scalar sensors or entities; None of images and other arrays."""
+    if isinstance(spec, int):
+        return spec
+    return spec[0] if len(spec) == 2 else None
+
+
+def with_num_sensors(spec: ObservationSpec, count: int) -> ObservationSpec:
+    """Return the specification of `count` sensors of the same kind as those of `spec`."""
+    return count if isinstance(spec, int) else (count, *spec[1:])
 
 
 def count_of(actions: Actions) -> int:

@@ -17,10 +17,10 @@ from sensorium.envs import Environment, Perturbed
 from sensorium.errors import ConfigError
 from sensorium.evaluation.evaluate import check_returns
 from sensorium.perturbations import Perturbation
-from sensorium.perturbations.perturbation import check_scalars
+from sensorium.perturbations.perturbation import check_sensors
 from sensorium.policies import Policy
 from sensorium.rollout import run_episodes
-from sensorium.types import Key, Keys, Observation, ObservationSpec, Order
+from sensorium.types import Key, Keys, ObservationSpec, Order, Sensors
 
 
 class _Waiting(NamedTuple):
@@ -34,13 +34,14 @@ class ShuffleOnce(Perturbation):
 
     at: int
 
-    def output_spec(self, spec: ObservationSpec) -> int:
-        """Return the number of sensors, unchanged."""
-        return check_scalars(self, spec)
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
+        """Return `spec`, unchanged; ConfigError if it is of images."""
+        check_sensors(self, spec)
+        return spec
 
     def init(self, key: Key, spec: ObservationSpec) -> _Waiting:
         """Draw the order to come; never the natural one, which would be no shuffle."""
-        num_sensors = check_scalars(self, spec)
+        num_sensors = check_sensors(self, spec)
         key_shift, key_order = jax.random.split(key)
         shift = jax.random.randint(key_shift, (), 1, num_sensors)
         order = jax.random.permutation(key_order, num_sensors)
@@ -48,7 +49,7 @@ class ShuffleOnce(Perturbation):
         is_natural = jnp.all(order == jnp.arange(num_sensors))
         return _Waiting(jnp.where(is_natural, rolled, order), jnp.zeros((), jnp.int32))
 
-    def apply(self, key: Key, state: _Waiting, observation: Observation) -> tuple[Array, _Waiting]:
+    def apply(self, key: Key, state: _Waiting, observation: Sensors) -> tuple[Array, _Waiting]:
         """Use the new order once it is time."""
         del key
         natural = jnp.arange(observation.shape[0])
@@ -57,7 +58,7 @@ class ShuffleOnce(Perturbation):
 
     def sensor_of_channel(self, state: _Waiting, spec: ObservationSpec) -> Order:
         """Return the natural order, then the new one; the step that was just shown counts."""
-        return jnp.where(state.age > self.at, state.order, jnp.arange(check_scalars(self, spec)))
+        return jnp.where(state.age > self.at, state.order, jnp.arange(check_sensors(self, spec)))
 
     def __str__(self) -> str:
         return f"shuffled at step {self.at}"
@@ -125,7 +126,7 @@ def _code_distances(policy: Policy, world: Environment, keys: Keys, at: int) -> 
         _, begun = Perturbed(world, ShuffleOnce(at)).reset_env(key_reset, params)
         state, order = begun.world, begun.perturbation.order
         observation = world.observe(state)
-        carry = policy.initial_carry(world.num_sensors)
+        carry = policy.initial_carry(world.observation_spec)
         # Two agents in one array, so that they round alike until the shuffle parts them
         pair = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), carry)
 

@@ -20,6 +20,7 @@ from sensorium.layers.patch_attention import PatchAttention as PatchAttention
 from sensorium.layers.positional import positional_table as positional_table
 from sensorium.layers.sensor_lstm import SensorLSTM as SensorLSTM
 from sensorium.layers.sensor_lstm import SensorMemory as SensorMemory
+from sensorium.layers.sensor_lstm import split_absent as split_absent
 from sensorium.layers.sets import DeepSets as DeepSets
 from sensorium.layers.sets import SetTransformer as SetTransformer
 from sensorium.layers.vision_attention import VisionAttentionNeuron as VisionAttentionNeuron

@@ -1,4 +1,4 @@
-"""AttentionNeuron for scalar sensors (AN section 3.2, eq. 1 and 2).
+"""AttentionNeuron for scalar sensors and entities (AN section 3.2, eq. 1 and 2).
 
 Each sensor feeds its reading and the previous action to a small LSTM of its own, all with the same
 weights; attention with fixed queries and keys from these LSTMs pools the readings into a code of length M:
@@ -7,7 +7,9 @@ weights; attention with fixed queries and keys from these LSTMs pools the readin
 
 Features come first and sensors or queries last: the paper's K is `keys.T`, its Q `queries.T`.
 
-The code is a sum over sensors, so it depends neither on their order nor on their number.
+The code is a sum over sensors, so it depends neither on their order nor on their number. An entity is a
+sensor of F features: `o` then has F columns, as of the paper's patches, and the code is M x F numbers in a
+row. A row of NaN is absent and adds nothing.
 
 | here | paper |
 |---|---|
@@ -31,8 +33,8 @@ from sensorium.errors import ConfigError
 from sensorium.layers.blockwise import sum_over_blocks
 from sensorium.layers.nonlinear_keys import NonlinearKeys, PublishedNonlinearKeys
 from sensorium.layers.positional import positional_table
-from sensorium.layers.sensor_lstm import SensorLSTM, SensorMemory
-from sensorium.types import Action, Attention, Code, Key, Observation
+from sensorium.layers.sensor_lstm import SensorLSTM, SensorMemory, of_present, split_absent
+from sensorium.types import Action, Attention, Code, Key, PyTree, Sensors
 
 
 class Pooled(NamedTuple):
@@ -50,7 +52,7 @@ def attend(queries: Float[Array, "D M"], keys: Float[Array, "D N"], scale: bool)
 
 
 class AttentionNeuron(eqx.Module):
-    """Permutation-invariant layer from any number of scalar sensors to a code.
+    """Permutation-invariant layer from any number of sensors to a code.
 
     **Guarantee**: reordering the sensors together with their memory leaves the code unchanged up to
     rounding. Reordering the readings but not the memory does not; the code then recovers as the
@@ -80,13 +82,14 @@ class AttentionNeuron(eqx.Module):
         nonlinear_keys: NonlinearKeys | None = None,
         block_size: int | None = None,
         with_change: bool = False,
+        num_features: int = 1,
         key: Key,
     ):
         """Draw a layer with random weights.
 
         Args:
             num_actions: A, the length of the previous action that is fed back.
-            num_queries: M, the length of the code.
+            num_queries: M, the length of the code; of entities M x F.
             hidden_size: H, units of the LSTM of each sensor.
             message_size: D, width of queries and keys.
             position_size: E, width of the positional table.
@@ -95,6 +98,7 @@ class AttentionNeuron(eqx.Module):
             nonlinear_keys: A nonlinear map of the keys (NLA), or None for the plain layer.
             block_size: Process sensors in blocks of this many, to bound memory; None for all at once.
             with_change: Whether the LSTMs receive the change of the readings, too; the paper's do not.
+            num_features: F, the numbers of a reading: 1 for scalar sensors.
             key: Random key.
 
         Raises:
@@ -106,6 +110,7 @@ class AttentionNeuron(eqx.Module):
             hidden_size=hidden_size,
             message_size=message_size,
             position_size=position_size,
+            num_features=num_features,
         )
         for name, size in sizes.items():
             if size < 1:
@@ -116,7 +121,13 @@ class AttentionNeuron(eqx.Module):
                 "computed in blocks; use the invariant form."
             )
         key_lstm, key_query, key_key = jax.random.split(key, 3)
-        self.lstm = SensorLSTM(num_actions, hidden_size, with_change=with_change, key=key_lstm)
+        self.lstm = SensorLSTM(
+            num_actions,
+            hidden_size,
+            num_features=num_features,
+            with_change=with_change,
+            key=key_lstm,
+        )
         self.query_weight = (
             jax.random.normal(key_query, (message_size, position_size)) / position_size**0.5
         )
@@ -158,32 +169,34 @@ class AttentionNeuron(eqx.Module):
 
     def __call__(
         self,
-        observation: Observation,
+        observation: Sensors,
         previous_action: Action,
         memory: SensorMemory,
         code_scale: float = 1.0,
-        change: Observation | None = None,
+        change: Sensors | None = None,
     ) -> Pooled:
         """Take one step of the layer.
 
         Args:
-            observation: Readings of N sensors in any order.
+            observation: Readings of N sensors in any order; a row of NaN is absent.
             previous_action: The action of the step before, zero at the start.
             memory: From `initial_memory`, or from the step before.
             code_scale: Factor on the sum over sensors, before the tanh.
             change: Of the readings since the step before, for a layer `with_change`.
 
         Returns:
-            The code (M), the new memory, and the attention weights (M x N).
+            The code (M, or M x F in a row), the new memory, and the attention weights (M x N).
         """
-        memory = self.lstm(observation, previous_action, memory, change)
-        attention = self.attention(memory.hidden)
-        code = jnp.tanh(code_scale * (attention @ observation))  # AN eq. 2
-        return Pooled(code, memory, attention)
+        readings, present = split_absent(observation)
+        change = None if change is None else split_absent(change)[0]
+        memory = self.lstm(readings, previous_action, memory, change, present)
+        attention = of_present(self.attention(memory.hidden), present)
+        code = jnp.tanh(code_scale * (attention @ readings))  # AN eq. 2
+        return Pooled(code.reshape(-1), memory, attention)
 
     def code(
         self,
-        observation: Observation,
+        observation: Sensors,
         previous_action: Action,
         memory: SensorMemory,
         code_scale: float = 1.0,
@@ -193,19 +206,20 @@ class AttentionNeuron(eqx.Module):
         Time is linear in N; beyond inputs and memories, only one block at a time is held.
 
         Args:
-            observation: Readings of N sensors in any order.
+            observation: Readings of N sensors in any order; a row of NaN is absent.
             previous_action: The action of the step before.
             memory: From `initial_memory`, or from the step before.
             code_scale: Factor on the sum over sensors, before the tanh.
 
         Returns:
-            The code (M) and the new memory.
+            The code (M, or M x F in a row) and the new memory.
         """
+        readings, present = split_absent(observation)
 
-        def step(inputs: tuple[Observation, SensorMemory]) -> tuple[Code, SensorMemory]:
-            readings, block_memory = inputs
-            block_memory = self.lstm(readings, previous_action, block_memory)
-            return self.attention(block_memory.hidden) @ readings, block_memory
+        def step(inputs: PyTree) -> tuple[Array, SensorMemory]:
+            columns, present, memory = inputs
+            memory = self.lstm(columns.T, previous_action, memory, None, present)
+            return of_present(self.attention(memory.hidden), present) @ columns.T, memory
 
-        total, memory = sum_over_blocks(step, (observation, memory), self.block_size)
-        return jnp.tanh(code_scale * total), memory
+        total, memory = sum_over_blocks(step, (readings.T, present, memory), self.block_size)
+        return jnp.tanh(code_scale * total).reshape(-1), memory

@@ -1,7 +1,9 @@
 """The two usual ways to pool a set, as baselines for AttentionNeuron: Deep Sets and Set Transformer.
 
 Both give each sensor the same LSTM as AttentionNeuron and differ only in how the set is pooled, so that a
-comparison at equal size compares the pooling. A sensor's features are its LSTM output and its reading.
+comparison at equal size compares the pooling. A sensor's features are its LSTM output and its reading, one
+number or those of an entity. Entities whose row is NaN are absent: they add nothing to a sum, and no seed
+attends to them.
 
 - Deep Sets (Zaheer et al. 2017, theorem 2): `m = tanh(W Σᵢ tanh(V [hᵢ, oᵢ]))`.
 - Set Transformer (Lee et al. 2019, PMA, eq. 11): learned seeds attend to the sensors with a softmax in
@@ -16,12 +18,14 @@ from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError
 from sensorium.layers.attention_neuron import Pooled
-from sensorium.layers.sensor_lstm import SensorLSTM, SensorMemory
-from sensorium.types import Action, Key, Observation
+from sensorium.layers.sensor_lstm import SensorLSTM, SensorMemory, of_present, split_absent
+from sensorium.types import Action, Key, Sensors
+
+_LEAST = -1e30  # a score that no softmax sees, and whose differences are finite
 
 
-def _features(hidden: Float[Array, "H N"], observation: Observation) -> Float[Array, "H+1 N"]:
-    return jnp.concatenate([hidden, observation[None, :]])
+def _features(hidden: Float[Array, "H N"], readings: Sensors) -> Float[Array, "features N"]:
+    return jnp.concatenate([hidden, jnp.atleast_2d(readings.T)])
 
 
 def _linear(key: Key, num_outputs: int, num_inputs: int) -> Float[Array, "outputs inputs"]:
@@ -44,12 +48,13 @@ class DeepSets(eqx.Module):
         code_size: int = 11,
         hidden_size: int = 8,
         message_size: int = 24,
+        num_features: int = 1,
         key: Key,
     ):
-        """Draw a layer: M = `code_size`, H = `hidden_size`, D = `message_size`."""
+        """Draw a layer: M = `code_size`, H = `hidden_size`, D = `message_size`, F = `num_features`."""
         key_lstm, key_sensor, key_code = jax.random.split(key, 3)
-        self.lstm = SensorLSTM(num_actions, hidden_size, key=key_lstm)
-        self.sensor_weight = _linear(key_sensor, message_size, hidden_size + 1)
+        self.lstm = SensorLSTM(num_actions, hidden_size, num_features=num_features, key=key_lstm)
+        self.sensor_weight = _linear(key_sensor, message_size, hidden_size + num_features)
         self.sensor_bias = jnp.zeros(message_size)
         self.code_weight = _linear(key_code, code_size, message_size)
         self.code_bias = jnp.zeros(code_size)
@@ -60,18 +65,20 @@ class DeepSets(eqx.Module):
 
     def __call__(
         self,
-        observation: Observation,
+        observation: Sensors,
         previous_action: Action,
         memory: SensorMemory,
         code_scale: float = 1.0,
     ) -> Pooled:
         """Take one step, as `AttentionNeuron.__call__`, with equal attention to every sensor."""
-        memory = self.lstm(observation, previous_action, memory)
-        features = _features(memory.hidden, observation)
+        readings, present = split_absent(observation)
+        memory = self.lstm(readings, previous_action, memory, None, present)
+        features = _features(memory.hidden, readings)
         messages = jnp.tanh(self.sensor_weight @ features + self.sensor_bias[:, None])
-        total = code_scale * jnp.sum(messages, axis=1)
+        total = code_scale * jnp.sum(of_present(messages, present), axis=1)
         code = jnp.tanh(self.code_weight @ total + self.code_bias)
-        return Pooled(code, memory, jnp.ones((1, observation.shape[0]), code.dtype))
+        attention = of_present(jnp.ones((1, observation.shape[0]), code.dtype), present)
+        return Pooled(code, memory, attention)
 
 
 class SetTransformer(eqx.Module):
@@ -94,9 +101,12 @@ class SetTransformer(eqx.Module):
         message_size: int = 12,
         num_seeds: int = 2,
         num_heads: int = 4,
+        num_features: int = 1,
         key: Key,
     ):
         """Draw a layer: M = `code_size`, H = `hidden_size`, D = `message_size`, S = `num_seeds`.
+
+        F = `num_features`.
 
         Raises:
             ConfigError: `num_heads` does not divide `message_size`.
@@ -107,10 +117,10 @@ class SetTransformer(eqx.Module):
                 f"got {num_heads} and {message_size}."
             )
         key_lstm, key_seeds, key_key, key_value, key_code = jax.random.split(key, 5)
-        self.lstm = SensorLSTM(num_actions, hidden_size, key=key_lstm)
+        self.lstm = SensorLSTM(num_actions, hidden_size, num_features=num_features, key=key_lstm)
         self.seeds = jax.random.normal(key_seeds, (num_seeds, message_size))
-        self.key_weight = _linear(key_key, message_size, hidden_size + 1)
-        self.value_weight = _linear(key_value, message_size, hidden_size + 1)
+        self.key_weight = _linear(key_key, message_size, hidden_size + num_features)
+        self.value_weight = _linear(key_value, message_size, hidden_size + num_features)
         self.code_weight = _linear(key_code, code_size, num_seeds * message_size)
         self.code_bias = jnp.zeros(code_size)
         self.num_heads = num_heads
@@ -121,7 +131,7 @@ class SetTransformer(eqx.Module):
 
     def __call__(
         self,
-        observation: Observation,
+        observation: Sensors,
         previous_action: Action,
         memory: SensorMemory,
         code_scale: float = 1.0,
@@ -131,8 +141,9 @@ class SetTransformer(eqx.Module):
         `code_scale` has no effect: a softmax does not grow with the number of sensors.
         """
         del code_scale
-        memory = self.lstm(observation, previous_action, memory)
-        features = _features(memory.hidden, observation)
+        readings, present = split_absent(observation)
+        memory = self.lstm(readings, previous_action, memory, None, present)
+        features = _features(memory.hidden, readings)
         num_seeds, message_size = self.seeds.shape
         head_size = message_size // self.num_heads
 
@@ -140,7 +151,10 @@ class SetTransformer(eqx.Module):
             return rows.reshape(self.num_heads, head_size, rows.shape[1])
 
         scores = jnp.einsum("hds,hdn->hsn", heads(self.seeds.T), heads(self.key_weight @ features))
-        attention = jax.nn.softmax(scores / head_size**0.5, axis=-1)
+        if present is not None:
+            scores = jnp.where(present, scores, _LEAST)
+        # Once more, as all scores are alike where none is present
+        attention = of_present(jax.nn.softmax(scores / head_size**0.5, axis=-1), present)
         gathered = jnp.einsum("hsn,hdn->shd", attention, heads(self.value_weight @ features))
         code = jnp.tanh(self.code_weight @ gathered.reshape(-1) + self.code_bias)
         return Pooled(code, memory, attention.reshape(num_seeds * self.num_heads, -1))

@@ -1,6 +1,6 @@
 """Perturbations of observations: small values that compose, used unchanged everywhere.
 
-| to scalar sensors | what it does |
+| to scalar sensors, or to entities row by row | what it does |
 |---|---|
 | `Shuffle()` | random order, fixed for an episode |
 | `Reshuffle(every)` | new random order every so many steps |

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from sensorium.errors import ConfigError, check_counts
-from sensorium.perturbations.perturbation import Perturbation, check_scalars
-from sensorium.types import Key, Observation, ObservationSpec, PyTree
+from sensorium.perturbations.perturbation import Perturbation, check_sensors
+from sensorium.types import Key, ObservationSpec, PyTree, Sensors, with_num_sensors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,24 +30,24 @@ class Duplicate(Perturbation):
         """One over the number of copies."""
         return 1.0 / self.copies
 
-    def output_spec(self, spec: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
         """Return `copies` times the number of sensors."""
-        return check_scalars(self, spec) * self.copies
+        return with_num_sensors(spec, check_sensors(self, spec) * self.copies)
 
     def init(self, key: Key, spec: ObservationSpec) -> PyTree:
         """Return no state."""
         del key, spec
         return ()
 
-    def apply(self, key: Key, state: PyTree, observation: Observation) -> tuple[Array, PyTree]:
+    def apply(self, key: Key, state: PyTree, observation: Sensors) -> tuple[Array, PyTree]:
         """Repeat the whole observation."""
         del key
-        return jnp.tile(observation, self.copies), state
+        return jnp.tile(observation, (self.copies, *[1] * (observation.ndim - 1))), state
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Return all sensors, once for each copy."""
         del state
-        return jnp.tile(jnp.arange(check_scalars(self, spec)), self.copies)
+        return jnp.tile(jnp.arange(check_sensors(self, spec)), self.copies)
 
     def __str__(self) -> str:
         return "doubled" if self.copies == 2 else f"{self.copies} copies"
@@ -55,7 +55,7 @@ class Duplicate(Perturbation):
 
 @dataclasses.dataclass(frozen=True)
 class NoiseChannels(Perturbation):
-    """`count` more channels of Gaussian noise, drawn anew every step (AN section 4.1: 5 of 0.1).
+    """`count` more channels or entities of Gaussian noise, drawn anew every step (AN section 4.1: 5 of 0.1).
 
     The paper halves the sum over sensors there, too; here it stays as it is.
     """
@@ -70,24 +70,25 @@ class NoiseChannels(Perturbation):
                 f"NoiseChannels: sigma must be a finite number of at least 0, got {self.sigma:g}."
             )
 
-    def output_spec(self, spec: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
         """Return the number of sensors and `count` more."""
-        return check_scalars(self, spec) + self.count
+        return with_num_sensors(spec, check_sensors(self, spec) + self.count)
 
     def init(self, key: Key, spec: ObservationSpec) -> PyTree:
         """Return no state."""
         del key, spec
         return ()
 
-    def apply(self, key: Key, state: PyTree, observation: Observation) -> tuple[Array, PyTree]:
+    def apply(self, key: Key, state: PyTree, observation: Sensors) -> tuple[Array, PyTree]:
         """Append the noise."""
-        noise = self.sigma * jax.random.normal(key, (self.count,), observation.dtype)
+        shape = (self.count, *observation.shape[1:])
+        noise = self.sigma * jax.random.normal(key, shape, observation.dtype)
         return jnp.concatenate([observation, noise]), state
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Return all sensors, then -1 for noise."""
         del state
-        return jnp.concatenate([jnp.arange(check_scalars(self, spec)), jnp.full(self.count, -1)])
+        return jnp.concatenate([jnp.arange(check_sensors(self, spec)), jnp.full(self.count, -1)])
 
     def __str__(self) -> str:
         sigma = "" if self.sigma == 0.1 else f" of sigma {self.sigma:g}"
@@ -103,23 +104,23 @@ class Drop(Perturbation):
     def __post_init__(self) -> None:
         check_counts(0, "Drop", count=self.count)
 
-    def output_spec(self, spec: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
         """Return `count` fewer; raise ConfigError if none would be left."""
-        num_sensors = check_scalars(self, spec)
+        num_sensors = check_sensors(self, spec)
         if self.count >= num_sensors:
             raise ConfigError(
                 f"Dropping {self.count} of {num_sensors} sensors would leave none; "
                 f"drop at most {num_sensors - 1}."
             )
-        return num_sensors - self.count
+        return with_num_sensors(spec, num_sensors - self.count)
 
     def init(self, key: Key, spec: ObservationSpec) -> Int[Array, " kept"]:
         """Draw the sensors that are left."""
-        kept = self.output_spec(spec)
-        return jnp.sort(jax.random.permutation(key, check_scalars(self, spec))[:kept])
+        kept = check_sensors(self, self.output_spec(spec))
+        return jnp.sort(jax.random.permutation(key, check_sensors(self, spec))[:kept])
 
     def apply(
-        self, key: Key, state: Int[Array, " kept"], observation: Observation
+        self, key: Key, state: Int[Array, " kept"], observation: Sensors
     ) -> tuple[Array, Int[Array, " kept"]]:
         """Keep the sensors that are left."""
         del key
@@ -145,33 +146,36 @@ class Silence(Perturbation):
     def __post_init__(self) -> None:
         check_counts(0, "Silence", count=self.count)
 
-    def output_spec(self, spec: ObservationSpec) -> int:
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
         """Return the number of all sensors; raise ConfigError if all would be silent."""
-        num_sensors = check_scalars(self, spec)
+        num_sensors = check_sensors(self, spec)
         if self.count >= num_sensors:
             raise ConfigError(
                 f"Silencing {self.count} of {num_sensors} sensors would leave none; "
                 f"silence at most {num_sensors - 1}."
             )
-        return num_sensors
+        return spec
 
     def init(self, key: Key, spec: ObservationSpec) -> Bool[Array, " N"]:
         """Draw which sensors read zero."""
-        return jax.random.permutation(key, self.output_spec(spec)) < self.count
+        num_sensors = check_sensors(self, self.output_spec(spec))
+        return jax.random.permutation(key, num_sensors) < self.count
 
     def apply(
-        self, key: Key, state: Bool[Array, " N"], observation: Observation
+        self, key: Key, state: Bool[Array, " N"], observation: Sensors
     ) -> tuple[Array, Bool[Array, " N"]]:
-        """Set them to zero."""
+        """Set them to zero; absent entities stay absent."""
         del key
-        return jnp.where(state, 0.0, observation), state
+        if observation.ndim == 1:
+            return jnp.where(state, 0.0, observation), state
+        return jnp.where(state[:, None] & ~jnp.isnan(observation), 0.0, observation), state
 
     def sensor_of_channel(
         self, state: Bool[Array, " N"], spec: ObservationSpec
     ) -> Int[Array, " N"]:
         """Return the sensor of each channel: its own, silent or not."""
         del state
-        return jnp.arange(check_scalars(self, spec))
+        return jnp.arange(check_sensors(self, spec))
 
     def __str__(self) -> str:
         return f"{self.count} silent"

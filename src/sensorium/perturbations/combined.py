@@ -8,8 +8,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
-from sensorium.perturbations.perturbation import Identity, Perturbation, check_scalars
-from sensorium.types import Action, Image, Key, ObservationSpec, PyTree, Sensed, shape_of, spec_of
+from sensorium.perturbations.perturbation import Identity, Perturbation, check_sensors
+from sensorium.types import (
+    Action,
+    Image,
+    Key,
+    ObservationSpec,
+    PyTree,
+    Sensed,
+    num_sensors_of,
+    shape_of,
+    spec_of,
+    with_num_sensors,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +76,9 @@ class Compose(Perturbation):
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Follow each channel back through all parts."""
-        carried = jnp.arange(check_scalars(self, spec))
+        carried = jnp.arange(check_sensors(self, spec))
         for part, part_state in zip(self.parts, state, strict=True):
-            source = part.sensor_of_channel(part_state, carried.shape[0])
+            source = part.sensor_of_channel(part_state, with_num_sensors(spec, carried.shape[0]))
             carried = jnp.where(source >= 0, carried[source], -1)
         return carried
 
@@ -93,6 +104,7 @@ class OneOf(Perturbation):
     always read zero. For AttentionNeuron, with linear or invariant nonlinear keys, with or without the code
     fed back, they change nothing: a sensor's message is its reading times its attention. Deep Sets and Set
     Transformer compute features of a zero too, and feed-forward agents receive zeros in the last places.
+    Entities are followed by absent ones, which change nothing.
     """
 
     parts: tuple[Perturbation, ...]
@@ -112,8 +124,9 @@ class OneOf(Perturbation):
     def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
         """Return as many sensors as the widest part gives; ConfigError for images of different shapes."""
         arriving = {part.output_spec(spec) for part in self.parts}
-        if all(isinstance(each, int) for each in arriving):
-            return max(arriving)
+        counts = [count for each in arriving if (count := num_sensors_of(each)) is not None]
+        if len(counts) == len(arriving):
+            return with_num_sensors(spec, max(counts))
         if len(arriving) > 1:
             raise ConfigError(f"The parts of {str(self)!r} give images of different shapes.")
         return arriving.pop()
@@ -133,7 +146,11 @@ class OneOf(Perturbation):
         def through(index: int) -> Callable[[tuple[PyTree, ...]], tuple[Array, PyTree]]:
             def apply(states: tuple[PyTree, ...]) -> tuple[Array, PyTree]:
                 shown, after = self.parts[index].apply(key, states[index], observation)
-                return _padded(shown, shape, 0), (*states[:index], after, *states[index + 1 :])
+                return _padded(shown, shape, 0 if shown.ndim == 1 else jnp.nan), (
+                    *states[:index],
+                    after,
+                    *states[index + 1 :],
+                )
 
             return apply
 
@@ -154,11 +171,11 @@ class OneOf(Perturbation):
         return jnp.stack([part.perturb_action(key, s, action) for part, s in pairs])[choice]
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
-        """Return those of the part that was drawn; -1 for the channels that always read zero."""
+        """Return those of the part that was drawn; -1 for the channels that were added."""
         choice, states = state
         shape = shape_of(self.output_spec(spec))
         pairs = zip(self.parts, states, strict=True)
-        each = [_padded(part.sensor_of_channel(s, spec), shape, -1) for part, s in pairs]
+        each = [_padded(part.sensor_of_channel(s, spec), shape[:1], -1) for part, s in pairs]
         return jnp.stack(each)[choice]
 
     def carried(self, key: Key, state: PyTree, marks: Image) -> Image:
@@ -175,11 +192,12 @@ class OneOf(Perturbation):
         return "one of (" + ", ".join(str(part) for part in self.parts) + ")"
 
 
-def _padded(channels: Array, shape: tuple[int, ...], value: int) -> Array:
+def _padded(channels: Array, shape: tuple[int, ...], value: float) -> Array:
     """Pad channels with `value` to the number that `shape` has; leave images as they are."""
     if channels.shape == shape:
         return channels
-    return jnp.pad(channels, (0, shape[0] - channels.shape[0]), constant_values=value)
+    more = [(0, shape[0] - channels.shape[0]), *[(0, 0)] * (channels.ndim - 1)]
+    return jnp.pad(channels, more, constant_values=value)
 
 
 def compose(*parts: Perturbation) -> Perturbation:

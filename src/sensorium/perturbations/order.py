@@ -8,23 +8,24 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from sensorium.errors import check_counts
-from sensorium.perturbations.perturbation import Perturbation, check_scalars
-from sensorium.types import Key, Observation, ObservationSpec, Order
+from sensorium.perturbations.perturbation import Perturbation, check_sensors
+from sensorium.types import Key, ObservationSpec, Order, Sensors
 
 
 @dataclasses.dataclass(frozen=True)
 class Shuffle(Perturbation):
     """A random order, drawn at the start of each episode."""
 
-    def output_spec(self, spec: ObservationSpec) -> int:
-        """Return the number of sensors, unchanged."""
-        return check_scalars(self, spec)
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
+        """Return `spec`, unchanged; ConfigError if it is of images."""
+        check_sensors(self, spec)
+        return spec
 
     def init(self, key: Key, spec: ObservationSpec) -> Order:
         """Draw the order of this episode."""
-        return jax.random.permutation(key, check_scalars(self, spec))
+        return jax.random.permutation(key, check_sensors(self, spec))
 
-    def apply(self, key: Key, state: Order, observation: Observation) -> tuple[Array, Order]:
+    def apply(self, key: Key, state: Order, observation: Sensors) -> tuple[Array, Order]:
         """Put the sensors in that order."""
         del key
         return observation[state], state
@@ -57,18 +58,19 @@ class Reshuffle(Perturbation):
     def __post_init__(self) -> None:
         check_counts(1, "Reshuffle", every=self.every)
 
-    def output_spec(self, spec: ObservationSpec) -> int:
-        """Return the number of sensors, unchanged."""
-        return check_scalars(self, spec)
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
+        """Return `spec`, unchanged; ConfigError if it is of images."""
+        check_sensors(self, spec)
+        return spec
 
     def init(self, key: Key, spec: ObservationSpec) -> ReshuffleState:
         """Draw the first order."""
         return ReshuffleState(
-            jax.random.permutation(key, check_scalars(self, spec)), jnp.zeros((), jnp.int32)
+            jax.random.permutation(key, check_sensors(self, spec)), jnp.zeros((), jnp.int32)
         )
 
     def apply(
-        self, key: Key, state: ReshuffleState, observation: Observation
+        self, key: Key, state: ReshuffleState, observation: Sensors
     ) -> tuple[Array, ReshuffleState]:
         """Draw a new order if the present one is `every` steps old, and use it."""
         expired = state.age == self.every

@@ -5,21 +5,33 @@ A perturbation is a small immutable value. It is drawn once an episode and appli
     state = perturbation.init(key, spec)
     observation, state = perturbation.apply(key, state, observation)
 
-`spec` says what the world shows: a number of scalar sensors, or the shape of its images. A perturbation may
-act on the agent's actions too, with the same state:
+`spec` says what the world shows: a number of scalar sensors, or the shape of its entities (N, F) or images.
+What happens to scalar sensors happens to entities row by row; a row of NaN is absent. A perturbation may act
+on the agent's actions too, with the same state:
 
     action = perturbation.perturb_action(key, state, action)
 """
 
 import abc
 import dataclasses
+import math
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from sensorium.errors import ConfigError
-from sensorium.types import Action, Image, Key, ObservationSpec, PyTree, Sensed, in_words, shape_of
+from sensorium.types import (
+    Action,
+    Image,
+    Key,
+    ObservationSpec,
+    PyTree,
+    Sensed,
+    in_words,
+    num_sensors_of,
+    shape_of,
+)
 
 
 class Perturbation(abc.ABC):
@@ -49,10 +61,10 @@ class Perturbation(abc.ABC):
         Args:
             key: Random key, a new one every step.
             state: From `init`, or from the step before.
-            observation: N readings, or an image.
+            observation: N readings, N rows of features, or an image.
 
         Returns:
-            As many readings as `output_spec` says, or an image of that shape; and the new state.
+            As many readings as `output_spec` says, or rows or an image of that shape; and the new state.
         """
 
     @property
@@ -117,19 +129,20 @@ class Identity(Perturbation):
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Return the sensors in their own order."""
         del state
-        return jnp.arange(check_scalars(self, spec))
+        return jnp.arange(check_sensors(self, spec))
 
     def __str__(self) -> str:
         return "plain"
 
 
-def check_scalars(perturbation: Perturbation, spec: ObservationSpec) -> int:
-    """Return the number of scalar sensors of `spec`; ConfigError if it is of images."""
-    if not isinstance(spec, int):
+def check_sensors(perturbation: Perturbation, spec: ObservationSpec) -> int:
+    """Return the number of scalar sensors or entities of `spec`; ConfigError if it is of images."""
+    count = num_sensors_of(spec)
+    if count is None:
         raise ConfigError(
-            f"{str(perturbation)!r} happens to scalar sensors, not to {in_words(spec)}."
+            f"{str(perturbation)!r} happens to scalar sensors and entities, not to {in_words(spec)}."
         )
-    return spec
+    return count
 
 
 def check_perturbation(perturbation: Perturbation, spec: ObservationSpec = 5) -> None:
@@ -137,7 +150,7 @@ def check_perturbation(perturbation: Perturbation, spec: ObservationSpec = 5) ->
 
     Args:
         perturbation: The perturbation to check.
-        spec: A number of scalar sensors, or the shape of images, to try it with.
+        spec: A number of scalar sensors, or the shape of entities or images, to try it with.
 
     Raises:
         ConfigError: It breaks the contract; the message says which clause.
@@ -145,8 +158,10 @@ def check_perturbation(perturbation: Perturbation, spec: ObservationSpec = 5) ->
     name = type(perturbation).__name__
     hash(perturbation)  # a value, usable as a static argument
     state = perturbation.init(jax.random.key(0), spec)
-    if isinstance(spec, int):
-        observation: Array = jnp.linspace(-1.0, 1.0, spec, dtype=jnp.float32)
+    count = num_sensors_of(spec)
+    if count is not None:
+        numbers = jnp.linspace(-1.0, 1.0, math.prod(shape_of(spec)), dtype=jnp.float32)
+        observation: Array = numbers.reshape(shape_of(spec))
     else:
         observation = jax.random.bits(jax.random.key(1), spec, jnp.uint8)
     expected = shape_of(perturbation.output_spec(spec))
@@ -157,7 +172,7 @@ def check_perturbation(perturbation: Perturbation, spec: ObservationSpec = 5) ->
             raise ConfigError(f"{name} promises shape {expected}, gave {shown.shape}.")
         if shown.dtype != observation.dtype:
             raise ConfigError(f"{name} turns {observation.dtype} into {shown.dtype}.")
-        if isinstance(spec, int) and perturbation.sensor_of_channel(state, spec).shape != expected:
+        if count and perturbation.sensor_of_channel(state, spec).shape != expected[:1]:
             raise ConfigError(
                 f"{name} does not name the source of each of its {expected[0]} channels."
             )

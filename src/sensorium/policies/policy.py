@@ -8,6 +8,7 @@ One agent, one step; batch with `jax.vmap` or `equinox.filter_vmap`.
 
 import abc
 import dataclasses
+import math
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -25,12 +26,13 @@ from sensorium.types import (
     Code,
     Image,
     Key,
-    Observation,
     ObservationSpec,
     Order,
     PyTree,
     Sensed,
+    Sensors,
     in_words,
+    num_sensors_of,
     shape_of,
 )
 
@@ -63,7 +65,7 @@ class Policy(eqx.Module):
         """Return the carry at the start of an episode.
 
         Args:
-            spec: N, how many channels each observation will have; the shape of images.
+            spec: N, how many channels each observation will have; the shape of entities (N, F) or of images.
 
         Raises:
             ConfigError: The policy cannot work with that many.
@@ -73,7 +75,7 @@ class Policy(eqx.Module):
         """Compute the features of an observation; by default they are the observation itself.
 
         Args:
-            observation: N readings, float; or an image.
+            observation: N readings or rows of them, float; or an image.
             carry: From `initial_carry`, or from the step before.
 
         Returns:
@@ -97,7 +99,7 @@ class Policy(eqx.Module):
         """Take one step without checks, for use inside compiled code.
 
         Args:
-            observation: N readings, float; or an image.
+            observation: N readings or rows of them, float; or an image.
             carry: From `initial_carry`, or from the step before.
 
         Returns:
@@ -170,7 +172,8 @@ class Policy(eqx.Module):
         """Take one checked step.
 
         Args:
-            observation: N readings, finite numbers, or an image of bytes; an array or whatever makes one.
+            observation: N readings, finite numbers; rows of them, where a row of NaN is absent; or an image
+                of bytes. An array, or whatever makes one.
             carry: From `initial_carry`, or from the step before.
 
         Returns:
@@ -207,7 +210,7 @@ class PolicyConfig(abc.ABC):
         """Draw a policy with random weights.
 
         Args:
-            spec: N scalar sensors, or the shape of images.
+            spec: N scalar sensors, or the shape of entities (N, F) or of images.
             actions: A, or the numbers of options of discrete choices.
             key: Random key; the architecture does not depend on it.
 
@@ -218,7 +221,8 @@ class PolicyConfig(abc.ABC):
 
 def features_of(policy: Policy, spec: ObservationSpec) -> PyTree:
     """Return the shapes of the features that a policy computes of observations."""
-    shown = jnp.zeros(shape_of(spec), jnp.float32 if isinstance(spec, int) else jnp.uint8)
+    images = num_sensors_of(spec) is None
+    shown = jnp.zeros(shape_of(spec), jnp.uint8 if images else jnp.float32)
 
     def encode(policy: Policy) -> PyTree:
         return policy.encode(shown, policy.initial_carry(spec))[0]
@@ -231,19 +235,21 @@ def as_population(policy: Policy) -> Policy:
     return jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, policy)
 
 
-def check_observation(observation: Any) -> Observation:
-    """Return `observation` as float32 of shape (N,), or say what is wrong with it.
+def check_observation(observation: Any, num_features: int | None = None) -> Sensors:
+    """Return `observation` as float32 of shape (N,) or (N, F), or say what is wrong with it.
 
     Inside compiled code values are not known yet, so only shape and dtype are checked there.
 
     Args:
         observation: What claims to be readings of N sensors.
+        num_features: F, if they are entities; None for scalar sensors.
 
     Returns:
         The same readings, float32.
 
     Raises:
-        ObservationError: It is not a vector of at least one real, finite number.
+        ObservationError: It is not a vector, or matrix of F columns, of at least one real, finite number. Of
+            entities NaN is accepted: its row is absent.
     """
     traced = isinstance(observation, jax.core.Tracer)
     array = _as_array(observation)
@@ -253,15 +259,24 @@ def check_observation(observation: Any) -> Observation:
         )
     if not (jnp.issubdtype(array.dtype, jnp.floating) or jnp.issubdtype(array.dtype, jnp.integer)):
         raise ObservationError(f"An observation must hold real numbers, got dtype {array.dtype}.")
-    if array.ndim != 1 or array.shape[0] < 1:
+    row = () if num_features is None else (num_features,)
+    if array.ndim != 1 + len(row) or array.shape[1:] != row or array.shape[0] < 1:
+        what = (
+            f"one matrix of N rows of {num_features} feature(s)"
+            if row
+            else "one vector of N sensors"
+        )
         raise ObservationError(
-            f"An observation must be one vector of N sensors, got shape {array.shape}; "
-            "batch with jax.vmap."
+            f"An observation must be {what}, got shape {array.shape}; batch with jax.vmap."
         )
     readings = jnp.asarray(array, jnp.float32)
-    if not traced and not bool(jnp.all(jnp.isfinite(readings))):
-        bad = int(jnp.argmin(jnp.isfinite(readings)))
-        raise ObservationError(f"Sensor {bad} reads {readings[bad]}; observations must be finite.")
+    if traced:
+        return readings
+    wrong = jnp.isinf(readings) if row else ~jnp.isfinite(readings)
+    if bool(jnp.any(wrong)):
+        place = tuple(np.argwhere(np.asarray(wrong))[0])
+        what = f"Feature {place[1]} of entity {place[0]}" if row else f"Sensor {place[0]}"
+        raise ObservationError(f"{what} reads {readings[place]}; observations must be finite.")
     return readings
 
 
@@ -323,6 +338,11 @@ def check_sensors(spec: ObservationSpec, expected: int | None = None, why: str =
     """
     if not isinstance(spec, int):
         able = "; an AttentionAgent can" if len(spec) == 3 else ""
+        if len(spec) == 2:
+            able = (
+                "; AttentionNeuron can, and ?observe=flat behind an environment's name makes scalar sensors "
+                "of them"
+            )
         raise ConfigError(f"An agent of scalar sensors cannot take {in_words(spec)}{able}.")
     if spec < 1:
         raise ConfigError(f"An agent needs at least one sensor, got {spec}.")
@@ -331,18 +351,18 @@ def check_sensors(spec: ObservationSpec, expected: int | None = None, why: str =
     return spec
 
 
-def check_policy(policy: Policy, num_sensors: int = 5) -> None:
+def check_policy(policy: Policy, spec: ObservationSpec = 5) -> None:
     """Hold a policy to the contract of this module, on two steps of made-up readings.
 
     Args:
         policy: The policy to check.
-        num_sensors: How many channels to try it with.
+        spec: How many channels, or entities of so many features (N, F), to try it with.
 
     Raises:
         ConfigError: It breaks the contract; the message says which clause.
     """
-    carry = policy.initial_carry(num_sensors)
-    readings = jnp.linspace(-1.0, 1.0, num_sensors, dtype=jnp.float32)
+    carry, shape = policy.initial_carry(spec), shape_of(spec)
+    readings = jnp.linspace(-1.0, 1.0, math.prod(shape), dtype=jnp.float32).reshape(shape)
     before = jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), carry)
     action, after = policy(readings, carry)
     shapes = jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), after)

@@ -1,17 +1,18 @@
-"""Agents that pool any number of anonymous sensors into a code, and act on the code.
+"""Agents that pool any number of anonymous sensors, or of entities, into a code, and act on the code.
 
 AttentionNeuron's scalar agents (CartPole, Ant) are this with the AttentionNeuron layer; the Deep Sets
 and Set Transformer baselines are this with theirs.
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from sensorium.errors import ConfigError
 from sensorium.layers import (
     AttentionNeuron,
     DeepSets,
@@ -19,6 +20,7 @@ from sensorium.layers import (
     PublishedNonlinearKeys,
     SensorMemory,
     SetTransformer,
+    split_absent,
 )
 from sensorium.policies.action_distributions import (
     ActionDistribution,
@@ -27,27 +29,43 @@ from sensorium.policies.action_distributions import (
     distribution_of,
 )
 from sensorium.policies.controller import Controller
-from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
+from sensorium.policies.policy import (
+    Policy,
+    PolicyConfig,
+    Trace,
+    check_observation,
+    check_sensors,
+)
 from sensorium.types import (
     Action,
     Actions,
     Code,
     Key,
-    Observation,
     ObservationSpec,
     Order,
+    Sensors,
     count_of,
+    in_words,
+    shape_of,
 )
+
+
+def sensors_and_features(spec: ObservationSpec) -> tuple[int, int]:
+    """Return N and F of scalar sensors, of which F is 1, or of entities; ConfigError for anything else."""
+    if isinstance(spec, tuple) and len(spec) == 2 and spec[1] > 0:
+        return check_sensors(spec[0]), spec[1]
+    return check_sensors(spec), 1
 
 
 class SetCarry(NamedTuple):
     """Memory of every sensor, and what all of them receive beside their readings."""
 
     memory: SensorMemory
-    feedback: Float[Array, " F"]
+    feedback: Float[Array, " feedback"]
     """The previous action; after it the previous code, if the policy has `code_feedback`."""
-    previous: Float[Array, " N"] | None = None
-    """The readings of the step before, if the policy has `with_change`; zeros at the start."""
+    previous: Sensors | None = None
+    """The readings of the step before, if the policy has `with_change`; zeros at the start, and where an
+    entity was absent."""
 
 
 class SetPolicy(Policy):
@@ -74,24 +92,50 @@ class SetPolicy(Policy):
     How a reading changes after an action tells which sensor it is."""
 
     def initial_carry(self, spec: ObservationSpec) -> SetCarry:
-        """Return blank memories and zero feedback; ConfigError unless there is at least one scalar sensor."""
-        num_sensors = check_sensors(spec)
+        """Return blank memories and zero feedback.
+
+        Raises:
+            ConfigError: There is no sensor, they are of other features, or as many as NLA as published does
+                not take.
+        """
+        num_sensors, num_features = sensors_and_features(spec)
+        if num_features != self.num_features:
+            if self.num_features == 1:
+                check_sensors(spec)
+            raise ConfigError(
+                f"The agent takes entities of {self.num_features} features, not {in_words(spec)}."
+            )
         keys = getattr(self.layer, "nonlinear_keys", None)
         if isinstance(keys, PublishedNonlinearKeys):
             check_sensors(num_sensors, keys.weight.shape[0], "NLA as published")
-        code_size = self.controller.layers[0].weight.shape[1] if self.code_feedback else 0
-        feedback = jnp.zeros(self.num_actions + code_size)
-        previous = jnp.zeros(num_sensors) if self.with_change else None
+        feedback = jnp.zeros(self.num_actions + self._fed_back)
+        previous = jnp.zeros(shape_of(spec)) if self.with_change else None
         return SetCarry(self.layer.initial_memory(num_sensors), feedback, previous)
 
-    def encode(self, observation: Observation, carry: SetCarry) -> tuple[Code, SetCarry, Trace]:
-        """Pool all sensors into the code."""
+    @property
+    def num_features(self) -> int:
+        """F, the numbers that each sensor reads: 1 of scalar sensors."""
+        inputs = self.layer.lstm.weight_ih.shape[-1] - self.num_actions - self._fed_back
+        return inputs // (1 + self.with_change)
+
+    @property
+    def _fed_back(self) -> int:
+        """How many numbers of the previous code sensors receive."""
+        return self.controller.layers[0].weight.shape[-1] if self.code_feedback else 0
+
+    def encode(self, observation: Sensors, carry: SetCarry) -> tuple[Code, SetCarry, Trace]:
+        """Pool all sensors into the code.
+
+        Entities may be more or fewer than in the step before: those in further rows have blank memories.
+        """
         if self.squash:
             observation = jnp.arcsinh(observation / self.squash)
+        if observation.ndim == 2:
+            carry = _with_rows(carry, len(observation))
         # Only AttentionNeuron takes the change
         change = {} if carry.previous is None else {"change": observation - carry.previous}
         pooled = self.layer(observation, carry.feedback, carry.memory, self.code_scale, **change)
-        previous = observation if change else None
+        previous = split_absent(observation)[0] if change else None
         feedback = carry.feedback
         if self.code_feedback:
             feedback = jnp.concatenate([feedback[: self.num_actions], pooled.code])
@@ -113,6 +157,12 @@ class SetPolicy(Policy):
         feedback = jnp.concatenate([action, carry.feedback[self.num_actions :]])
         return carry._replace(feedback=feedback)
 
+    def check(self, observation: Any, carry: SetCarry) -> Sensors:
+        """Return the observation as `step` takes it; ObservationError if this agent cannot work with it."""
+        del carry
+        rows = self.num_features > 1 or getattr(observation, "shape", ())[1:] == (1,)
+        return check_observation(observation, self.num_features if rows else None)
+
     def sensor_features(self, carry: SetCarry) -> Float[Array, "H N"]:
         """Return the LSTM output of each sensor."""
         return carry.memory.hidden
@@ -122,12 +172,25 @@ class SetPolicy(Policy):
         return dataclasses.replace(self, code_scale=self.code_scale * factor)
 
 
+def _with_rows(carry: SetCarry, count: int) -> SetCarry:
+    """Return the carry for `count` entities: the first ones keep their memory, further ones begin blank."""
+    more = count - carry.memory.hidden.shape[1]
+    if not more:
+        return carry
+
+    def columns(leaf: Array) -> Array:
+        return jnp.pad(leaf, ((0, 0), (0, more))) if more > 0 else leaf[:, :count]
+
+    previous = None if carry.previous is None else columns(carry.previous.T).T
+    return carry._replace(memory=jax.tree.map(columns, carry.memory), previous=previous)
+
+
 @dataclasses.dataclass(frozen=True)
 class AttentionNeuronConfig(PolicyConfig):
     """An AttentionNeuron agent; the defaults are the paper's CartPole agent of 913 parameters."""
 
     num_queries: int = 16
-    """M, the length of the code."""
+    """M, the length of the code; of entities of F features M x F."""
     hidden_size: int = 8
     """Units of the LSTM that every sensor carries."""
     message_size: int = 32
@@ -155,10 +218,11 @@ class AttentionNeuronConfig(PolicyConfig):
 
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent; how many sensors matters for nonlinear keys as published only."""
-        num_sensors, num_actions = check_sensors(spec), count_of(actions)
+        (num_sensors, num_features), num_actions = sensors_and_features(spec), count_of(actions)
+        code_size = self.num_queries * num_features
         key_layer, key_map, key_controller = jax.random.split(key, 3)
         layer = AttentionNeuron(
-            num_actions + self.num_queries * self.code_feedback,
+            num_actions + code_size * self.code_feedback,
             num_queries=self.num_queries,
             hidden_size=self.hidden_size,
             message_size=self.message_size,
@@ -167,17 +231,18 @@ class AttentionNeuronConfig(PolicyConfig):
             scale=self.scale,
             nonlinear_keys=self.key_map.draw(self.num_queries, num_sensors, key_map),
             with_change=self.with_change,
+            num_features=num_features,
             key=key_layer,
         )
         layer = eqx.tree_at(
             lambda layer: (layer.lstm.weight_ih, layer.query_weight),
             layer,
             (
-                layer.lstm.weight_ih.at[:, 0].multiply(self.reading_scale),
+                layer.lstm.weight_ih.at[:, :num_features].multiply(self.reading_scale),
                 layer.query_weight * self.attention_scale,
             ),
         )
-        sizes = (self.num_queries, *self.controller_sizes, num_actions)
+        sizes = (code_size, *self.controller_sizes, num_actions)
         controller = Controller(sizes, key=key_controller)
         return SetPolicy(
             layer=layer,
@@ -234,11 +299,12 @@ def _with_linear_controller(
     key: Key,
 ) -> SetPolicy:
     """Build a pooling layer with the settings of a config, and a linear layer on its code."""
-    check_sensors(spec)
+    _, num_features = sensors_and_features(spec)
     num_actions = count_of(actions)
     key_layer, key_controller = jax.random.split(key)
+    sizes = dataclasses.asdict(config) | {"num_features": num_features}
     return SetPolicy(
-        layer=layer(num_actions, **dataclasses.asdict(config), key=key_layer),
+        layer=layer(num_actions, **sizes, key=key_layer),
         controller=Controller((config.code_size, num_actions), key=key_controller),
         num_actions=num_actions,
         distribution=distribution_of(actions),
