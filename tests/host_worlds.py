@@ -231,8 +231,52 @@ class Pairs(Walk):
         self.action_space = spaces.Tuple((spaces.Discrete(2), spaces.Discrete(3)))
 
 
+class Rows(gymnasium.Env):
+    """Up to `count` things of (presence, x, y), of which some are there; a reward for naming how many.
+
+    `show` says how what is absent is told: by the first column, by NaN, or by a mask beside the matrix.
+    """
+
+    def __init__(self, count=4, show="presence", limit=6):
+        self.count, self.show, self.limit = count, show, limit
+        matrix = spaces.Box(-2, 2, (count, 3), np.float32)
+        self.observation_space = matrix
+        if show == "mask":
+            self.observation_space = spaces.Dict(
+                {"things": matrix, "there": spaces.MultiBinary(count)}
+            )
+        self.action_space = spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._look(), {}
+
+    def step(self, action):
+        reward = float(action == self.there.sum() % 3)
+        self.time += 1
+        return self._look(), reward, False, self.time == self.limit, {}
+
+    def _look(self):
+        self.there = self.np_random.random(self.count) < 0.6
+        rows = self.np_random.uniform(-1, 1, (self.count, 3)).astype(np.float32)
+        rows[:, 0] = 1
+        if self.show == "mask":
+            return {"things": rows, "there": self.there.astype(np.int8)}
+        rows[~self.there] = np.nan if self.show == "nan" else 0
+        return rows
+
+
+class Grid(gymnasium.Env):
+    """A picture in grey without an axis of channels."""
+
+    def __init__(self):
+        self.observation_space = spaces.Box(0, 255, (6, 7), np.uint8)
+        self.action_space = spaces.Discrete(2)
+
+
 VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Words, Pairs)
-for kind in (Walk, *VICES, Choices, Images, Shades, Drive, Floats, Unbounded, Scales):
+for kind in (Walk, *VICES, Choices, Images, Shades, Drive, Floats, Unbounded, Scales, Rows, Grid):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )

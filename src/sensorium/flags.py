@@ -55,8 +55,9 @@ class PerturbationFlags:
             UnknownNameError: There is no such modification.
         """
         from sensorium import perturbations as known
+        from sensorium.types import num_sensors_of
 
-        scalar = isinstance(spec, int)
+        images = num_sensors_of(spec) is None
         parts: list[Perturbation] = []
         if self.background is not None:
             parts.append(known.Background(self.background))
@@ -80,11 +81,11 @@ class PerturbationFlags:
         if self.silence is not None:
             parts.append(known.Silence(self.silence))
         if self.shuffle:
-            parts.append(known.Shuffle() if scalar else known.ShufflePatches())
+            parts.append(known.ShufflePatches() if images else known.Shuffle())
         if self.reshuffle_every is not None:
             every = self.reshuffle_every
             check_counts(reshuffle_every=every)
-            parts.append(known.Reshuffle(every) if scalar else known.ShufflePatches(every=every))
+            parts.append(known.ShufflePatches(every=every) if images else known.Reshuffle(every))
         return known.compose(*parts)
 
 

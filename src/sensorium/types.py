@@ -18,6 +18,7 @@ The letters used in shape annotations:
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 Key = PRNGKeyArray
@@ -92,6 +93,14 @@ def num_sensors_of(spec: ObservationSpec) -> int | None:
 def with_num_sensors(spec: ObservationSpec, count: int) -> ObservationSpec:
     """Return the specification of `count` sensors of the same kind as those of `spec`."""
     return count if isinstance(spec, int) else (count, *spec[1:])
+
+
+def as_vector(observation: Sensors) -> Float[Array, " numbers"]:
+    """Return all readings in a row, zeros for absent entities: what knows entities by their places reads."""
+    if observation.ndim == 1:
+        return observation
+    absent = jnp.isnan(observation).any(axis=1, keepdims=True)
+    return jnp.where(absent, 0.0, observation).reshape(-1)
 
 
 def count_of(actions: Actions) -> int:

@@ -7,7 +7,13 @@ import pytest
 from gymnasium import spaces
 from hypothesis import given
 
-from sensorium.bridges.observations import in_a_row, in_own_space, own_space, sensor_names
+from sensorium.bridges.observations import (
+    Layout,
+    in_own_space,
+    lay_out,
+    own_space,
+    sensor_names,
+)
 from sensorium.errors import ConfigError
 from sensorium.rollout import make_world
 
@@ -53,9 +59,13 @@ def same(one, other):
 
 @given(NESTED, st.integers(0, 99))
 def test_what_is_laid_out_in_a_row_can_be_taken_back(space, seed):
-    env = in_a_row("Showing", Showing(space))
+    layout = Layout("flat")
+    env = lay_out("Showing", Showing(space), layout)
     assert own_space(env) == space
     if isinstance(space, spaces.Box):
+        row = env.reset(seed=seed)[0]
+        space.seed(seed)
+        np.testing.assert_array_equal(in_own_space(space, row[None], layout)[0], space.sample())
         return
     row, _ = env.reset(seed=seed)
     assert row.ndim == 1
@@ -97,5 +107,5 @@ def test_sensors_have_names():
 )
 def test_what_no_rule_makes_numbers_of_says_why(space, sentence):
     with pytest.raises(ConfigError, match=sentence) as caught:
-        in_a_row("Odd-v0", Showing(space))
+        lay_out("Odd-v0", Showing(space))
     assert "\n" not in str(caught.value)

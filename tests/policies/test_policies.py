@@ -125,16 +125,19 @@ def test_vmap_over_agents_and_observations(paper_agent):
 
 
 def test_a_matrix_is_no_image_and_what_to_do_is_said():
-    advice = (
-        r"arrays of shape \(3, 4\), of which gymnasium.wrappers.FlattenObservation makes scalar"
-    )
+    with pytest.raises(
+        ConfigError, match=r"3 entities of 4 .*observe=flat .* makes scalar sensors"
+    ):
+        check_sensors((3, 4))
     for refused in (
-        lambda: check_sensors((3, 4)),
-        lambda: Shuffle().output_spec((3, 4)),
         lambda: Occlude().output_spec((3, 4)),
         lambda: AttentionAgentConfig().build((3, 4), 1, jax.random.key(0)),
         lambda: ConvolutionalConfig().build((3, 4), 1, jax.random.key(0)),
         lambda: VisionAttentionNeuronConfig().build((3, 4), 1, jax.random.key(0)),
     ):
-        with pytest.raises(ConfigError, match=advice):
+        with pytest.raises(ConfigError, match=r"images .*3 entities of 4 feature"):
             refused()
+    with pytest.raises(
+        ConfigError, match=r"arrays of shape \(2, 3, 4, 5\), of which .observe=flat"
+    ):
+        Shuffle().output_spec((2, 3, 4, 5))

@@ -19,6 +19,7 @@ from sensorium.perturbations import Perturbation, each_background
 from sensorium.rollout import make_world, require_device
 from sensorium.serialisation import check_writable
 from sensorium.terminal import shown
+from sensorium.types import num_sensors_of
 from sensorium.zoo import Agent
 
 _RESHUFFLE_EVERY = 250  # steps
@@ -54,7 +55,7 @@ def show(
         figure: A PNG to write; a folder of them with `backgrounds`.
         steps: How many steps.
         seed: Decides the start and all noise.
-        flags: The perturbation. If there is none, scalar sensors are reshuffled every 250 steps.
+        flags: The perturbation. If there is none, sensors are reshuffled every 250 steps.
         plain: Without any perturbation.
         backgrounds: `scenes`, or a folder: an episode for each of its backgrounds.
 
@@ -67,8 +68,8 @@ def show(
         raise ConfigError(f"steps must be between 1 and {world.max_steps}, got {steps}.")
     if plain and flags != NO_FLAGS:
         raise ConfigError("--plain goes without flags that perturb: choose.")
-    scalar = isinstance(world.observation_spec, int)
-    if scalar and not plain and flags == NO_FLAGS:
+    sensors = num_sensors_of(world.observation_spec) is not None
+    if sensors and not plain and flags == NO_FLAGS:
         flags = PerturbationFlags(reshuffle_every=_RESHUFFLE_EVERY)
     if backgrounds is None:
         cases = [(flags.build(world.observation_spec), video, figure)]
@@ -90,7 +91,7 @@ def show(
                 check_writable(file)
     console = Console(highlight=False)
     for perturbation, to_video, to_figure in cases:
-        run = _scalar_episode if scalar else _image_episode
+        run = _sensor_episode if sensors else _image_episode
         _tell(console, run(agent, world, perturbation, steps, seed), to_video, to_figure)
     if video is None and figure is None:
         console.print("Add --video out.mp4 or --figure out.png to see it.")
@@ -114,10 +115,10 @@ def _title(agent: Agent, perturbation: Perturbation, steps: int) -> str:
     return f"{agent.name}, {perturbation.within(steps)}"
 
 
-def _scalar_episode(
+def _sensor_episode(
     agent: Agent, world: World, perturbation: Perturbation, steps: int, seed: int
 ) -> _Episode:
-    """Run an episode of scalar sensors: what arrives, attention and code are shown."""
+    """Run an episode of sensors or entities: what arrives, attention and code are shown."""
     # Many starts are lost whatever an agent does, and would show nothing: take the first that lasts
     for key in evaluation_keys(seed, 20):
         trace = trace_episode(agent.policy, world, perturbation, key, steps)

@@ -1,4 +1,4 @@
-"""One episode of scalar sensors with all that happened in it: readings, attention, code, actions, rewards."""
+"""One episode of sensors or entities: readings, attention, code, actions, rewards."""
 
 from typing import NamedTuple
 
@@ -16,15 +16,15 @@ from sensorium.policies import Policy, SetCarry, SetPolicy
 from sensorium.rollout import by_kind
 from sensorium.rollout.acting import begin_perturbation, perturb_action, sense
 from sensorium.rollout.host import seeds_of
-from sensorium.types import Key, Keys, PyTree
+from sensorium.types import Key, Keys, PyTree, spec_of
 
 
 class EpisodeTrace(NamedTuple):
     """T steps; after the end of the episode `alive` is False."""
 
-    sensors: Float[Array, "T N"]
+    sensors: Float[Array, "T N *F"]
     """Observations of the world, before the perturbation."""
-    channels: Float[Array, "T C"]
+    channels: Float[Array, "T C *F"]
     """The same after it, as the agent got them."""
     source: Int[Array, "T C"]
     """Which sensor each channel carries; -1 for noise."""
@@ -45,7 +45,7 @@ def trace_episode(
 
     Args:
         policy: The agent.
-        world: An unperturbed world of scalar sensors.
+        world: An unperturbed world of scalar sensors or entities.
         perturbation: Of its observations.
         key: Decides the start and all noise; the start does not depend on the perturbation.
         steps: T, how many steps to keep.
@@ -163,7 +163,7 @@ def _act(
     carry: PyTree,
 ) -> tuple:
     channels, perturbation_state = sense(perturbation, key, time, perturbation_state, observation)
-    sources = perturbation.sensor_of_channel(perturbation_state, observation.shape[0])
+    sources = perturbation.sensor_of_channel(perturbation_state, spec_of(observation.shape))
     action, carry, inside = policy.step(channels, carry)
     command = perturb_action(perturbation, key, time, perturbation_state, action)
     return channels, sources, action, command, inside, carry, perturbation_state
@@ -205,5 +205,5 @@ def _read(reader: SetPolicy, trace: EpisodeTrace) -> Float[Array, "T M"]:
         feedback = carry.feedback.at[: action.shape[0]].set(action)
         return carry._replace(feedback=feedback), inside.code
 
-    carry = reader.initial_carry(trace.channels.shape[1])
+    carry = reader.initial_carry(spec_of(trace.channels.shape[1:]))
     return jax.lax.scan(step, carry, (trace.channels, trace.action))[1]

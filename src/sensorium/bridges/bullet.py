@@ -26,7 +26,7 @@ def knows(name: str) -> bool:
 
 
 def open_env(
-    name: str, training_reward: bool = False, render_mode: str | None = None
+    name: str, training_reward: bool = False, render_mode: str | None = None, **settings: Any
 ) -> gymnasium.Env:
     """Open one of PyBullet's worlds.
 
@@ -34,6 +34,7 @@ def open_env(
         name: Such as `"AntBulletEnv-v0"`.
         training_reward: Pay `TrainingReward` instead of the world's own.
         render_mode: `rgb_array` for images.
+        settings: Other arguments of `gymnasium.make`.
 
     Raises:
         MissingExtraError: PyBullet is not installed.
@@ -47,7 +48,8 @@ def open_env(
         if name not in gymnasium.registry:
             theirs = [known for known in gymnasium.registry if knows(known)]
             raise did_you_mean("PyBullet environment", name, theirs)
-        env: gymnasium.Env = gymnasium.make(name, disable_env_checker=True, render_mode=render_mode)
+        settings = {"disable_env_checker": True, "render_mode": render_mode, **settings}
+        env: gymnasium.Env = gymnasium.make(name, **settings)
         env.reset(seed=0)  # see the departures above
         quicken(env)
     return TrainingReward(env) if training_reward else env

@@ -13,6 +13,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from sensorium.bridges.spaces import EntityBox
 from sensorium.errors import WorldError
 
 _LARGEST = float(np.finfo(np.float32).max)  # agents compute in float32
@@ -25,6 +26,8 @@ _RETURNS = {
 
 class CheckedEnv(gymnasium.Wrapper):
     """An environment that keeps to its observation space and to the interface, or raises WorldError.
+
+    NaN is an error but in rows of entities that are absent.
 
     Observations are arrays of the declared dtype, rewards floats, ends booleans.
     """
@@ -164,17 +167,19 @@ def _observation_in(space: Any, observation: Any) -> np.ndarray:
             value = seen[cast != seen].flat[0]
             raise _Broken(f"the observation holds {value}; {_declared(space)}")
         if space.dtype.kind == "f" and seen.dtype.kind == "f":
-            _check_size(seen)
+            _check_size(space, seen)
         seen = cast
-    _check_size(seen)
+    _check_size(space, seen)
     return seen
 
 
-def _check_size(seen: np.ndarray) -> None:
+def _check_size(space: Any, seen: np.ndarray) -> None:
     # The sum of squares is found three times sooner than whether all are finite
     if seen.dtype.kind != "f" or float(np.vdot(seen, seen)) <= _LARGEST_SQUARED:
         return
     wrong = ~(np.abs(seen) <= _LARGEST)
+    if isinstance(space, EntityBox):
+        wrong &= ~np.isnan(seen).all(axis=1, keepdims=True)  # absent
     if wrong.any():
         value = seen[wrong].flat[0]
         raise _Broken(f"the observation holds {value}; numbers must be finite as float32.")

@@ -1,11 +1,7 @@
 """Any Gymnasium environment as a world that runs on the host: `gym:Pendulum-v1`.
 
-| observations | what the agent receives |
-|---|---|
-| flat Box (N) | N readings, as float32 |
-| Box of bytes (H, W, C): images | the image itself, as float32; for agents of images |
-| Box of any other shape | the array itself, as float32 |
-| Discrete, MultiDiscrete, MultiBinary, Dict, Tuple | N readings, see `observations` |
+What agents receive of its observations, as float32, is in `observations`; a Box of four axes or more is given
+to them as it is. The options of a name are in `open_env`.
 
 What the agent's A numbers in [-1, 1] become is in `spaces`.
 """
@@ -22,13 +18,27 @@ from gymnasium import spaces
 from jaxtyping import Float
 
 from sensorium.bridges.bullet_body import Body, Points, body_of
-from sensorium.bridges.observations import in_own_space, own_space, sensor_names
-from sensorium.bridges.open_env import open_env
+from sensorium.bridges.observations import (
+    Layout,
+    each_in_own_space,
+    in_own_space,
+    own_space,
+    sensor_names,
+)
+from sensorium.bridges.open_env import EnvName, open_env
 from sensorium.bridges.spaces import ActionMap, action_map, actions_of
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
-from sensorium.types import Actions, ObservationSpec, count_of, in_words, shape_of, spec_of
+from sensorium.types import (
+    Actions,
+    ObservationSpec,
+    count_of,
+    in_words,
+    num_sensors_of,
+    shape_of,
+    spec_of,
+)
 
 _NO_TIME_LIMIT = 10_000  # steps, where an environment sets none itself
 _STEPS_PER_SECOND = 60  # as PyBullet's worlds and most others
@@ -40,7 +50,7 @@ class HostWorld(World):
     """A Gymnasium environment and a perturbation of its observations. A value: it opens nothing by itself."""
 
     name: str
-    """As `gymnasium.make` takes it: `"Pendulum-v1"`, or `"module:Name-v0"`."""
+    """As of `open_env`: `"Pendulum-v1"`, or `"module:Name-v0?observe=entities"`."""
     perturbation: Perturbation = Identity()
     """Of the observations."""
     training_reward: bool = False
@@ -50,13 +60,14 @@ class HostWorld(World):
 
     @property
     def num_sensors(self) -> int:
-        """N after the perturbation; ConfigError if the observations are no flat Box."""
-        shape = self.observation_shape
-        if len(shape) != 1:
+        """N after the perturbation; ConfigError if the observations are neither a flat Box nor entities."""
+        count = num_sensors_of(self.observation_spec)
+        if count is None:
             raise ConfigError(
-                f"{self.name} shows {in_words(shape)}; an agent of scalar sensors needs a flat Box."
+                f"{self.name} shows {in_words(self.observation_spec)}; an agent of scalar sensors needs a "
+                "flat Box."
             )
-        return shape[0]
+        return count
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
@@ -85,7 +96,7 @@ class HostWorld(World):
 
     @property
     def own_observation_space(self) -> gymnasium.Space:
-        """The same before its numbers are laid out in a row: what policies of other libraries receive."""
+        """The same before it is laid out for agents: what policies of other libraries receive."""
         return self._facts.own_observation_space
 
     @property
@@ -95,7 +106,7 @@ class HostWorld(World):
 
     @property
     def raw_observation_spec(self) -> ObservationSpec:
-        """What the environment shows before the perturbation: N, or the shape of images."""
+        """What the environment shows before the perturbation: N, or the shape of entities or images."""
         return spec_of(self.raw_observation_shape)
 
     @property
@@ -168,7 +179,11 @@ class HostWorld(World):
 
     def to_own_observations(self, observations: np.ndarray) -> Any:
         """Turn observations of L environments to what `own_observation_space` says, a batch."""
-        return in_own_space(self.own_observation_space, observations)
+        return in_own_space(self.own_observation_space, observations, self._facts.layout)
+
+    def to_each_own_observation(self, observations: np.ndarray) -> list[Any]:
+        """Turn observations of L environments to what `own_observation_space` says, one by one."""
+        return each_in_own_space(self.own_observation_space, observations, self._facts.layout)
 
     def to_env_actions(self, actions: Float[np.ndarray, "L A"]) -> np.ndarray:
         """Map A numbers in [-1, 1] for each of L environments to what they take."""
@@ -184,7 +199,7 @@ class HostWorld(World):
 
     @property
     def _body(self) -> Body:
-        return body_of(self.name)
+        return body_of(EnvName.parse(self.name).id)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,6 +208,7 @@ class _Facts:
 
     observation_space: spaces.Box
     own_observation_space: gymnasium.Space
+    layout: Layout
     action_space: gymnasium.Space
     observation_shape: tuple[int, ...]
     takes: Actions
@@ -209,7 +225,7 @@ def make_host_world(
     """Build a world, and check at once whether agents can work with it.
 
     Args:
-        name: As `gymnasium.make` takes it.
+        name: As of `open_env`.
         perturbation: Of its observations; None for nothing.
         training_reward: Pay the reward that agents are trained with, where there is one for that.
 
@@ -242,6 +258,7 @@ def _facts(name: str) -> _Facts:
         return _Facts(
             observation_space=observations,
             own_observation_space=own_space(env),
+            layout=EnvName.parse(name).layout,
             action_space=env.action_space,
             observation_shape=observations.shape,
             takes=actions_of(env.action_space),

@@ -1,12 +1,101 @@
-"""Open a Gymnasium environment by its id. Imports no JAX, so that worker processes start fast."""
+"""Open a Gymnasium environment by its name. Imports no JAX, so that worker processes start fast.
+
+A name is an id as `gymnasium.make` takes it, and options behind a `?`, joined by `&`:
+
+| option | meaning |
+|---|---|
+| `observe=entities` | the rows of a matrix are entities, of which a row with NaN is absent |
+| `presence=0` | with it: the feature, counted from 0, that is 0 where an entity is absent |
+| `mask=KEY` | with it: the part of a Dict that is 0 where an entity is absent; its other part is the matrix |
+| `observe=flat` | each number of an array is a scalar sensor |
+| any other | a keyword argument of `gymnasium.make`, in JSON or as plain text |
+
+Such as `highway_env:highway-v0?observe=entities&presence=0&config={"observation":{"type":"Kinematics"}}`.
+"""
+
+import dataclasses
+import json
+from typing import Any
 
 import gymnasium
 
 from sensorium.bridges import bullet, fast_car_racing
 from sensorium.bridges.checked import checked, described
-from sensorium.bridges.observations import in_a_row
+from sensorium.bridges.observations import Layout, lay_out
 from sensorium.bridges.spaces import check_spaces
 from sensorium.errors import ConfigError, SensoriumError, did_you_mean
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvName:
+    """The parts of an environment's name."""
+
+    id: str
+    """As `gymnasium.make` takes it: `"Pendulum-v1"`, or `"module:Name-v0"`."""
+    layout: Layout
+    """Of its observations."""
+    settings: dict[str, Any]
+    """Other arguments of `gymnasium.make`."""
+
+    @classmethod
+    def parse(cls, name: str) -> "EnvName":
+        """Read a name.
+
+        Raises:
+            ConfigError: Options are not of the form `name=value`, or do not go together.
+            UnknownNameError: There is no such way to observe.
+        """
+        identifier, mark, text = name.partition("?")
+        options = _options(name, text) if mark else {}
+        observe = options.pop("observe", "")
+        presence, mask = options.pop("presence", None), options.pop("mask", "")
+        if observe not in ("", *_LAYOUTS):
+            raise did_you_mean("way to observe", str(observe), _LAYOUTS)
+        if (presence is not None or mask) and observe != "entities":
+            raise ConfigError(f"{name}: presence and mask go with observe=entities.")
+        if presence is not None and (type(presence) is not int or presence < 0):
+            raise ConfigError(
+                f"{name}: presence is the place of a feature, counted from 0, not {presence!r}."
+            )
+        if "render_mode" in options:
+            raise ConfigError(
+                f"{name}: render_mode is chosen by what is to be drawn; leave it out."
+            )
+        return cls(identifier, Layout(observe, presence, str(mask)), options)
+
+
+_LAYOUTS = ("entities", "flat")
+
+
+def _options(name: str, text: str) -> dict[str, Any]:
+    """Read what stands behind the `?` of a name."""
+    options: dict[str, Any] = {}
+    start = 0
+    while start <= len(text):
+        key, equals, _ = text[start:].partition("=")
+        if not equals or not key.isidentifier():
+            raise ConfigError(
+                f"{name}: behind ? stand options of the form name=value, joined by &, not {key!r}."
+            )
+        if key in options:
+            raise ConfigError(f"{name}: the option {key} is there twice.")
+        options[key], end = _value(name, text, start + len(key) + 1)
+        start = end + 1
+    return options
+
+
+def _value(name: str, text: str, start: int) -> tuple[Any, int]:
+    """Read a value in JSON, which may hold &, or plain text up to the next &; return where it ends, too."""
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, start)
+        if text[end : end + 1] in ("", "&"):
+            return value, end
+    except (ValueError, RecursionError):
+        pass
+    plain = text[start:].partition("&")[0]
+    if plain[:1] in ("{", "["):
+        raise ConfigError(f"{name}: {text[start:]} is no JSON.")
+    return plain, start + len(plain)
 
 
 def open_env(
@@ -15,7 +104,7 @@ def open_env(
     """Open an environment that agents can work with; what it returns is checked, see `checked`.
 
     Args:
-        name: As `gymnasium.make` takes it: `"Pendulum-v1"`, or `"module:Name-v0"`.
+        name: An id as `gymnasium.make` takes it, `"Pendulum-v1"` or `"module:Name-v0"`, perhaps with options.
         training_reward: Pay the reward that agents are trained with, where there is one for that.
         render_mode: As `gymnasium.make` takes it; `rgb_array` for images.
 
@@ -24,13 +113,14 @@ def open_env(
         MissingExtraError: It needs packages that are not installed.
         ConfigError: It cannot be opened, or its spaces are of a kind that agents cannot work with.
     """
-    if bullet.knows(name):
-        env = bullet.open_env(name, training_reward, render_mode)
+    parsed = EnvName.parse(name)
+    if bullet.knows(parsed.id):
+        env = bullet.open_env(parsed.id, training_reward, render_mode, **parsed.settings)
     else:
         if training_reward:
             raise ConfigError(f"{name} has no reward of its own for training.")
-        env = _make(name, render_mode)
-    env = in_a_row(name, env)
+        env = _make(parsed.id, render_mode, parsed.settings)
+    env = lay_out(name, env, parsed.layout)
     check_spaces(name, env)
     return checked(env)
 
@@ -40,11 +130,12 @@ def env_ids() -> list[str]:
     return list(gymnasium.registry)
 
 
-def _make(name: str, render_mode: str | None) -> gymnasium.Env:
+def _make(name: str, render_mode: str | None, settings: dict[str, Any]) -> gymnasium.Env:
     # Environments that draw nothing need not take a render mode
     drawing = {} if render_mode is None else {"render_mode": render_mode}
     try:
-        env: gymnasium.Env = gymnasium.make(name, disable_env_checker=True, **drawing)
+        settings = {"disable_env_checker": True, **drawing, **settings}
+        env: gymnasium.Env = gymnasium.make(name, **settings)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.NamespaceNotFound) as error:
         module, _, identifier = name.rpartition(":")
         note = f"the module {module} does not register it"

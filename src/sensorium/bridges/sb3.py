@@ -29,7 +29,7 @@ from sensorium.bridges.sb3_files import load_model as load_model
 from sensorium.bridges.spaces import CHOICES, action_bounds
 from sensorium.errors import ConfigError, ObservationError
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
-from sensorium.types import ObservationSpec, PyTree
+from sensorium.types import ObservationSpec, PyTree, spec_of
 
 
 @runtime_checkable
@@ -42,7 +42,7 @@ class HasPolicy(Protocol):
 
 
 class Sb3Agent:
-    """One of our agents with the `predict` of Stable-Baselines3's models: any number of sensors.
+    """One of our agents with the `predict` of Stable-Baselines3's models: any number of sensors or entities.
 
     The state is the memory of every environment; pass back what the last call returned.
     """
@@ -54,7 +54,7 @@ class Sb3Agent:
 
     def predict(
         self,
-        observation: Float[np.ndarray, "*L N"],
+        observation: Float[np.ndarray, "..."],
         state: PyTree | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = True,
@@ -62,7 +62,7 @@ class Sb3Agent:
         """Act in one environment, or in L side by side.
 
         Args:
-            observation: N readings, or a row of them for each environment.
+            observation: N readings, or entities (N, F); with a leading axis L of many environments.
             state: What the last call returned; None to begin with blank memories.
             episode_start: Whether each environment has just begun an episode: its memory is blanked.
             deterministic: Our agents are; the argument is there for the interface.
@@ -76,13 +76,16 @@ class Sb3Agent:
         """
         del deterministic
         readings = np.asarray(observation, np.float32)
-        if readings.ndim not in (1, 2) or not np.isfinite(readings).all():
+        entities = readings.ndim > 1 and not self.policy.takes(readings.shape[-1])
+        wrong = np.isinf(readings) if entities else ~np.isfinite(readings)
+        dimensions = readings.ndim - entities
+        if dimensions not in (1, 2) or wrong.any():
             raise ObservationError(
-                "Observations must be finite, of shape (N) or (environments, N), got shape "
-                f"{readings.shape}."
+                "Observations must be finite, of shape (N) or (environments, N), of entities (N, F) or "
+                f"(environments, N, F), got shape {readings.shape}."
             )
-        rows = jnp.asarray(np.atleast_2d(readings))
-        blank = self._blank_memories(*rows.shape)
+        rows = jnp.asarray(readings[None] if dimensions == 1 else readings)
+        blank = self._blank_memories(len(rows), spec_of(rows.shape[1:]))
         if state is None:
             state = blank
         elif jax.tree.map(jnp.shape, state) != jax.tree.map(jnp.shape, blank):
@@ -97,10 +100,10 @@ class Sb3Agent:
                 state,
             )
         actions, state, _ = self._step(rows, state)
-        return np.array(actions).reshape(*readings.shape[:-1], -1), state
+        return np.array(actions[0] if dimensions == 1 else actions), state
 
-    def _blank_memories(self, environments: int, sensors: int) -> PyTree:
-        carry = self.policy.initial_carry(sensors)
+    def _blank_memories(self, environments: int, spec: ObservationSpec) -> PyTree:
+        carry = self.policy.initial_carry(spec)
         return jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (environments, *jnp.shape(leaf))), carry
         )

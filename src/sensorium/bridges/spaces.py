@@ -19,6 +19,7 @@ where there are no bounds. Imports no JAX, so that worker processes start fast.
 
 import abc
 import math
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -26,6 +27,18 @@ from gymnasium import spaces
 from jaxtyping import Float
 
 from sensorium.errors import ConfigError
+
+
+class EntityBox(spaces.Box):
+    """A Box (N, F) of entities, in which a row of NaN is absent."""
+
+    def contains(self, x: Any) -> bool:
+        """Check whether an array lies in the space, but for rows that are absent."""
+        if not isinstance(x, np.ndarray) or x.shape != self.shape:
+            return False
+        absent = np.isnan(x).all(axis=1, keepdims=True)
+        return super().contains(np.where(absent, self.low, x).astype(x.dtype))
+
 
 CHOICES = spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary
 """Spaces of discrete choices: an action is their logits."""
@@ -40,7 +53,7 @@ def check_spaces(name: str, env: gymnasium.Env) -> None:
             numbers.
     """
     observations, actions = env.observation_space, env.action_space
-    assert isinstance(observations, spaces.Box)  # see `observations.in_a_row`
+    assert isinstance(observations, spaces.Box)  # see `observations.lay_out`
     if not isinstance(actions, spaces.Box | CHOICES):
         raise ConfigError(
             f"{name} takes actions of a {type(actions).__name__}; agents act in a Box, a Discrete, a "

@@ -13,7 +13,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from sensorium.bridges.spaces import action_map
+from sensorium.bridges.spaces import EntityBox, action_map
 from sensorium.envs import CartPoleSwingUpHarder, Environment, make
 from sensorium.errors import ConfigError, ObservationError
 from sensorium.seeding import Seed, check_seed, key_of
@@ -211,8 +211,9 @@ def _spaces_of(world: Environment) -> tuple[spaces.Box, gymnasium.Space]:
     shape = world.observation_shape
     images = len(shape) == 3
     low, high, dtype = (0, 255, np.uint8) if images else (-np.inf, np.inf, np.float32)
+    box = EntityBox if len(shape) == 2 else spaces.Box
     actions: gymnasium.Space = spaces.Box(-1.0, 1.0, (world.num_actions,), np.float32)
     if isinstance(world.actions, tuple):
         one, *more = world.actions
         actions = spaces.MultiDiscrete(list(world.actions)) if more else spaces.Discrete(one)
-    return spaces.Box(low, high, shape, dtype), actions
+    return box(low, high, shape, dtype), actions

@@ -1,4 +1,4 @@
-"""Perturbations as Gymnasium wrappers, for any environment that shows a flat Box, or images.
+"""Perturbations as Gymnasium wrappers, for any environment that shows a flat Box, entities or images.
 
 ```python
 import gymnasium
@@ -10,7 +10,8 @@ env = PerturbObservation(gymnasium.make("Pendulum-v1"), compose(NoiseChannels(5)
 readings, _ = env.reset(seed=0)  # eight of them, in any order
 ```
 
-Of images, such as CarRacing-v3's, `compose(Background("hills"), ShufflePatches())`.
+Of images, such as CarRacing-v3's, `compose(Background("hills"), ShufflePatches())`. A matrix whose rows are
+entities is first wrapped in `sensorium.bridges.observations.EntityObservation`.
 """
 
 from typing import Any
@@ -22,11 +23,11 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 
 from sensorium.bridges.checked import check_observation, name_of
-from sensorium.bridges.spaces import CHOICES, ActionMap, action_map
+from sensorium.bridges.spaces import CHOICES, ActionMap, EntityBox, action_map
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Perturbation
 from sensorium.seeding import Seed, check_seed, key_of, stream
-from sensorium.types import spec_of
+from sensorium.types import shape_of, spec_of
 
 
 class PerturbObservation(gymnasium.Wrapper):
@@ -40,14 +41,20 @@ class PerturbObservation(gymnasium.Wrapper):
         """Wrap an environment.
 
         Raises:
-            ConfigError: Observations are neither a flat Box nor images of bytes, the perturbation cannot be
-                applied to them, or it perturbs actions that are neither a Box nor Discrete.
+            ConfigError: Observations are neither a flat Box, entities nor images of bytes, the perturbation
+                cannot be applied to them, or it perturbs actions that are neither a Box nor Discrete.
         """
         super().__init__(env)
         space = env.observation_space
-        if not isinstance(space, spaces.Box) or len(space.shape) not in (1, 3):
+        if isinstance(space, spaces.Box) and len(space.shape) == 2 and type(space) is not EntityBox:
             raise ConfigError(
-                f"PerturbObservation needs a flat Box of observations, or images; {env} has {space}."
+                f"{env} observes a matrix of {space.shape[0]} x {space.shape[1]}: wrap it in "
+                "sensorium.bridges.observations.EntityObservation if its rows are things, such as vehicles, "
+                "or in gymnasium.wrappers.FlattenObservation for scalar sensors."
+            )
+        if not isinstance(space, spaces.Box) or len(space.shape) not in (1, 2, 3):
+            raise ConfigError(
+                f"PerturbObservation needs a flat Box of observations, entities or images; {env} has {space}."
             )
         if len(space.shape) == 3 and space.dtype != np.uint8:
             raise ConfigError(
@@ -56,10 +63,11 @@ class PerturbObservation(gymnasium.Wrapper):
         self.perturbation = perturbation
         self._shown = spec_of(space.shape)
         arriving = perturbation.output_spec(self._shown)
-        if isinstance(arriving, int):
-            self.observation_space = spaces.Box(-np.inf, np.inf, (arriving,), np.float32)
+        if len(space.shape) == 3:
+            self.observation_space = spaces.Box(0, 255, shape_of(arriving), np.uint8)
         else:
-            self.observation_space = spaces.Box(0, 255, arriving, np.uint8)
+            box = EntityBox if len(space.shape) == 2 else spaces.Box
+            self.observation_space = box(-np.inf, np.inf, shape_of(arriving), np.float32)
         self._depth = 0
         while isinstance(env, gymnasium.Wrapper):
             self._depth += isinstance(env, PerturbObservation)

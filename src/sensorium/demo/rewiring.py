@@ -44,7 +44,7 @@ from sensorium.perturbations.backgrounds import frames_of
 from sensorium.perturbations.patches import PatchOrder
 from sensorium.policies import Policy, SetCarry, SetPolicy
 from sensorium.seeding import key_of, stream
-from sensorium.types import Key, ObservationSpec, PyTree
+from sensorium.types import Key, ObservationSpec, PyTree, in_words
 
 FROM_NOISE = -1
 """The source of a noise channel."""
@@ -282,7 +282,7 @@ def rewiring_for(policy: Policy, spec: ObservationSpec) -> SensorRewiring | Imag
         return SensorRewiring(policy, spec)
     if len(spec) == 3 and spec[2] == 3:
         return ImageRewiring(policy, spec)
-    raise ConfigError(f"The demo shows scalar sensors, and images in colour; not arrays of {spec}.")
+    raise ConfigError(f"The demo shows scalar sensors, and images in colour; not {in_words(spec)}.")
 
 
 def order_of(controls: Controls, reshuffles: int, count: int) -> Int[np.ndarray, " count"]:

@@ -32,6 +32,8 @@ from sensorium.types import (
     PyTree,
     Scalar,
     Sensed,
+    as_vector,
+    num_sensors_of,
     spec_of,
 )
 
@@ -47,16 +49,16 @@ class World(abc.ABC):
     @property
     @abc.abstractmethod
     def num_sensors(self) -> int:
-        """N, channels of an observation."""
+        """N, channels of an observation, or entities."""
 
     @property
     @abc.abstractmethod
     def observation_shape(self) -> tuple[int, ...]:
-        """(N,) for scalar sensors, (H, W, C) for images."""
+        """(N,) for scalar sensors, (N, F) for entities, (H, W, C) for images."""
 
     @property
     def observation_spec(self) -> ObservationSpec:
-        """What `Policy.initial_carry` asks for: N, or the shape of images."""
+        """What `Policy.initial_carry` asks for: N, or the shape of entities or images."""
         return spec_of(self.observation_shape)
 
     @property
@@ -67,8 +69,9 @@ class World(abc.ABC):
     @property
     def sensor_names(self) -> tuple[str, ...]:
         """What each channel of an unperturbed observation is; none where images are shown."""
-        count = self.raw_observation_spec
-        return tuple(f"sensor {i}" for i in range(count)) if isinstance(count, int) else ()
+        spec = self.raw_observation_spec
+        kind = "sensor" if isinstance(spec, int) else "entity"
+        return tuple(f"{kind} {index}" for index in range(num_sensors_of(spec) or 0))
 
     @property
     @abc.abstractmethod
@@ -134,7 +137,7 @@ class Environment(World):
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """(N,) for scalar sensors, of float32; (H, W, 3) for images, of uint8."""
+        """(N,) for scalar sensors and (N, F) for entities, of float32; (H, W, 3) for images, of uint8."""
         return (self.num_sensors,)
 
     @property
@@ -222,9 +225,12 @@ class Environment(World):
     def critic_features(self, state: PyTree) -> Float[Array, " F"]:
         """Return the true state for critics and experts: unperturbed, in fixed order, of size about 1.
 
-        By default the unperturbed readings; none, of size 0, where images are shown.
+        By default the unperturbed readings, where absent entities read zero; none, of size 0, where images
+        are shown.
         """
-        return self.observe(state) if isinstance(self.observation_spec, int) else jnp.zeros(0)
+        if num_sensors_of(self.observation_spec) is None:
+            return jnp.zeros(0)
+        return as_vector(self.observe(state))
 
     @property
     def unperturbed(self) -> "Environment":

@@ -192,7 +192,7 @@ class OneOf(Perturbation):
         return "one of (" + ", ".join(str(part) for part in self.parts) + ")"
 
 
-def _padded(channels: Array, shape: tuple[int, ...], value: float) -> Array:
+def _padded(channels: Array, shape: tuple[int, ...], value: int | float) -> Array:
     """Pad channels with `value` to the number that `shape` has; leave images as they are."""
     if channels.shape == shape:
         return channels

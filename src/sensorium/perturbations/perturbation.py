@@ -163,7 +163,7 @@ def check_perturbation(perturbation: Perturbation, spec: ObservationSpec = 5) ->
         numbers = jnp.linspace(-1.0, 1.0, math.prod(shape_of(spec)), dtype=jnp.float32)
         observation: Array = numbers.reshape(shape_of(spec))
     else:
-        observation = jax.random.bits(jax.random.key(1), spec, jnp.uint8)
+        observation = jax.random.bits(jax.random.key(1), shape_of(spec), jnp.uint8)
     expected = shape_of(perturbation.output_spec(spec))
     structure = jax.eval_shape(lambda: state)
     for step in range(3):

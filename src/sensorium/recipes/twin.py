@@ -7,6 +7,7 @@ import dataclasses
 import re
 from typing import Literal
 
+from sensorium.bridges.open_env import EnvName
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import (
@@ -21,7 +22,7 @@ from sensorium.perturbations import (
 from sensorium.policies import AttentionNeuronConfig, PolicyConfig
 from sensorium.recipes.recipe import Recipe, Stage
 from sensorium.training import DaggerConfig, PpoConfig
-from sensorium.types import in_words
+from sensorium.types import in_words, num_sensors_of
 
 Size = Literal["standard", "wide"]
 """Of a student."""
@@ -94,16 +95,17 @@ def twin(
     else:
         policy = student
     spec = world.raw_observation_spec
-    if not isinstance(spec, int):
+    count = num_sensors_of(spec)
+    if count is None:
         raise ConfigError(
-            f"{env} shows {in_words(spec)}; twins of policies that act on anything but scalar sensors cannot "
-            "be made yet."
+            f"{env} shows {in_words(spec)}; twins of policies that act on anything but scalar sensors and "
+            "entities cannot be made yet."
         )
     clone = Stage(
         "clone",
-        _imitation(world.max_steps),
+        _imitation(world.max_steps, names_sensors=isinstance(spec, int)),
         generations=100,
-        perturbation=_rewirings(spec, world.max_steps),
+        perturbation=_rewirings(count, world.max_steps),
         test_perturbation=OneOf(_HARMLESS),
         expert=expert.source,
         vecnormalize=expert.vecnormalize,
@@ -127,8 +129,8 @@ def twin(
     )
 
 
-def _imitation(max_steps: int) -> DaggerConfig:
-    """DAgger in episodes of at most so many steps."""
+def _imitation(max_steps: int, names_sensors: bool) -> DaggerConfig:
+    """DAgger in episodes of at most so many steps; entities have no role by which a sensor could be named."""
     window = min(_WINDOW, max_steps)
     num_steps = min(max_steps, _LONGEST) // window * window
     return DaggerConfig(
@@ -139,7 +141,7 @@ def _imitation(max_steps: int) -> DaggerConfig:
         num_steps=num_steps,
         window=window,
         learning_rate=3e-3,
-        sensor_id_coef=0.3,
+        sensor_id_coef=0.3 * names_sensors,
     )
 
 
@@ -151,5 +153,7 @@ def _rewirings(num_sensors: int, max_steps: int) -> Perturbation:
 
 
 def name_of_twin(env: str) -> str:
-    """Return the name of the recipe for an environment."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", env.removeprefix("gym:")).strip("-") + "-twin"
+    """Return the name of the recipe for an environment; of its options it has how to observe."""
+    name = EnvName.parse(env.removeprefix("gym:"))
+    parts = re.sub(r"[^A-Za-z0-9]+", "-", f"{name.id}-{name.layout.observe}")
+    return parts.strip("-") + "-twin"

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import Environment
 from sensorium.policies import Policy
-from sensorium.types import Key, Keys
+from sensorium.types import Key, Keys, Sensed
 
 
 class Episode(NamedTuple):
@@ -41,7 +41,7 @@ class Totals(NamedTuple):
 class Running(NamedTuple):
     """An episode that goes on, between two steps."""
 
-    observation: Float[Array, " N"]
+    observation: Sensed
     world_state: object
     carry: object
     alive: Bool[Array, ""]

@@ -41,7 +41,10 @@ BatchStep = Callable[[Row, PyTree], tuple[Row, PyTree]]
 
 
 def supports(policy: Policy) -> bool:
-    """Check whether there is a fused step for `policy`; others go through `device.run_population`."""
+    """Check whether there is a fused step for `policy`; others go through `device.run_population`.
+
+    It reads scalar sensors: agents of entities have none.
+    """
     if policy.distribution != Gaussian():
         return False
     if isinstance(policy, SetPolicy):
@@ -71,7 +74,7 @@ def fused_totals(
     Returns:
         Both with leading axes P, R.
     """
-    if not supports(policies):
+    if not (supports(policies) and isinstance(world.observation_spec, int)):
         episodes = run_population(policies, world, keys)
         return Totals(episodes.total, episodes.length)
     parameters, static = eqx.partition(policies, eqx.is_inexact_array)

@@ -27,7 +27,7 @@ from sensorium.rollout.transitions import (
     look,
 )
 from sensorium.seeding import stream
-from sensorium.types import Key, PyTree
+from sensorium.types import Key, PyTree, as_vector
 
 _ATTEMPTS = 3  # losses of workers before any episode ends
 
@@ -232,7 +232,7 @@ def _moment(
         key,
         memory,
         shown,
-        truth=shown if shown.ndim == 1 else jnp.zeros(0),
+        truth=as_vector(shown) if shown.ndim in (1, 2) else jnp.zeros(0),
         world_state=(),
         advice=advice,
         lane=number,

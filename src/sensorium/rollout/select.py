@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import string
 from collections.abc import Callable
 from typing import Literal, TypeVar
@@ -11,7 +12,7 @@ import jax
 from sensorium.bridges import bullet
 from sensorium.bridges.advised import Advised, EnvExpert
 from sensorium.bridges.from_gymnasium import HostWorld, make_host_world
-from sensorium.bridges.open_env import env_ids
+from sensorium.bridges.open_env import EnvName, env_ids
 from sensorium.envs import WORLDS, Environment, Perturbed, World, make
 from sensorium.errors import ConfigError, UnknownNameError, check_counts, did_you_mean
 from sensorium.perturbations import Perturbation
@@ -23,7 +24,7 @@ from sensorium.rollout.engine import DeviceEngine, Engine
 from sensorium.rollout.host import HostEngine
 from sensorium.rollout.host_collect import HostCollector
 from sensorium.rollout.transitions import Collector
-from sensorium.types import Key
+from sensorium.types import Key, num_sensors_of, shape_of
 
 _ON_HOST = "gym:"
 _AROUND = string.whitespace + ":"
@@ -60,22 +61,28 @@ def make_world(
     """Build a world, on the device or on the host.
 
     Args:
-        name: A world of `sensorium.envs`, or `gym:` and the id of a Gymnasium environment.
+        name: A world of `sensorium.envs`, or `gym:` and the id of a Gymnasium environment, perhaps with
+            options (see `sensorium.bridges.open_env`).
         perturbation: Of its observations; None for nothing.
         training_reward: Pay the reward that agents are trained with, where there is one for that.
 
     Raises:
-        UnknownNameError: There is no such world; the nearest names are given.
+        UnknownNameError: There is no such world, or way to observe; the nearest names are given.
         MissingExtraError: It needs packages that are not installed.
         ConfigError: It is a Gymnasium environment with spaces that agents cannot work with, or has
             no reward of its own for training.
     """
-    env_id = name.removeprefix(_ON_HOST)
     if name in WORLDS:
         return make(name, perturbation, training=training_reward)
-    if env_id in (name, "", *WORLDS) or env_id != _plain(env_id):
+    if not _is_of_gymnasium(name):
         raise _unknown_world(name)
-    return make_host_world(env_id, perturbation, training_reward)
+    return make_host_world(name.removeprefix(_ON_HOST), perturbation, training_reward)
+
+
+def _is_of_gymnasium(name: str) -> bool:
+    """Check whether a name is `gym:` and what may be an environment; ConfigError if its options are wrong."""
+    env_id = EnvName.parse(name.removeprefix(_ON_HOST)).id
+    return name.startswith(_ON_HOST) and env_id not in ("", *WORLDS) and env_id == _plain(env_id)
 
 
 def _plain(name: str) -> str:
@@ -88,16 +95,19 @@ def _plain(name: str) -> str:
 
 def _unknown_world(name: str) -> UnknownNameError:
     """Build the error for a name of no world, or of one of Gymnasium without `gym:` before it."""
-    meant, ids = _plain(name), env_ids()
+    before, mark, options = name.partition("?")
+    meant, ids = _plain(before), env_ids()
     if meant in ids or ":" in meant or bullet.knows(meant):
-        return UnknownNameError(f"There is no world {name!r}; did you mean {_ON_HOST + meant!r}?")
+        right = _ON_HOST + meant + mark + options
+        return UnknownNameError(f"There is no world {name!r}; did you mean {right!r}?")
     if meant in WORLDS:
-        return did_you_mean("world", name, [meant])
+        note = "options are of Gymnasium's environments" if mark else ""
+        return did_you_mean("world", name, [meant], note)
     known = {each.casefold(): each for each in (*WORLDS, *ids)}
     near = difflib.get_close_matches(meant.casefold(), known, n=3)
     if near:
         meanings = (known[each] for each in near)
-        names = (each if each in WORLDS else _ON_HOST + each for each in meanings)
+        names = (each if each in WORLDS else _ON_HOST + each + mark + options for each in meanings)
         return did_you_mean("world", name, names)
     return UnknownNameError(
         f"There is no world {name!r}; there are {', '.join(WORLDS)}, and {_ON_HOST} with the id of a "
@@ -106,9 +116,15 @@ def _unknown_world(name: str) -> UnknownNameError:
 
 
 def check_world_name(name: str) -> None:
-    """Raise UnknownNameError if `name` is neither a registered world nor one on the host; open nothing."""
-    if not name.startswith(_ON_HOST) and name not in WORLDS:
-        raise _unknown_world(name)
+    """Raise UnknownNameError if `name` is neither a registered world nor one on the host; open nothing.
+
+    Raises:
+        ConfigError: Its options do not go together.
+    """
+    if name not in WORLDS:
+        EnvName.parse(name)
+        if not name.startswith(_ON_HOST):
+            raise _unknown_world(name)
 
 
 def require_host(world: World, otherwise: str) -> HostWorld:
@@ -192,7 +208,8 @@ def truth_size(world: World) -> int:
         return jax.eval_shape(world.critic_features, state).size
 
     def on_host(world: HostWorld) -> int:
-        return world.raw_observation_spec if isinstance(world.raw_observation_spec, int) else 0
+        spec = world.raw_observation_spec
+        return 0 if num_sensors_of(spec) is None else math.prod(shape_of(spec))
 
     return by_kind(world, on_device, on_host)
 

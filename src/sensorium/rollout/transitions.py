@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import World
 from sensorium.serialisation import to_data
-from sensorium.types import Action, Key, PyTree, Sensed
+from sensorium.types import Action, Key, PyTree, Sensed, num_sensors_of
 
 
 class Moment(NamedTuple):
@@ -28,7 +28,7 @@ class Moment(NamedTuple):
     unperturbed: Sensed
     """As the world shows it."""
     sensor_of_channel: Int[Array, " N"]
-    """Which scalar sensor each channel of the observation carries, -1 for noise; of size 0 of images."""
+    """Which sensor or entity each channel of the observation carries, -1 for noise; of size 0 of images."""
     truth: Float[Array, " F"]
     """The true state for critics and experts: of a world on the device its `critic_features`, of one on the
     host the unperturbed readings; of size 0 where there is none."""
@@ -171,7 +171,7 @@ def look(
     perturbation = world.perturbation
     observation, state = perturbation.apply(key_apply, memory.perturbation, shown)
     sensors = jnp.zeros(0, jnp.int32)
-    if isinstance(world.raw_observation_spec, int):
+    if num_sensors_of(world.raw_observation_spec) is not None:
         sensors = perturbation.sensor_of_channel(state, world.raw_observation_spec)
     moment = Moment(observation, shown, sensors, **rest)
     return moment, memory._replace(perturbation=state)

@@ -33,7 +33,7 @@ from sensorium.training.actor_critic import ActorCritic, ActorCriticConfig, clip
 from sensorium.training.critic import Critic, Discounter, RewardScale, normalised
 from sensorium.training.learner import Learner, mean_figures, mean_over
 from sensorium.training.trainer import TrainingContext
-from sensorium.types import Action, Key, PyTree, Scalar
+from sensorium.types import Action, Key, PyTree, Scalar, in_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +71,9 @@ class CoachingConfig(ActorCriticConfig):
                 "A coach receives the world as it is; `student_perturbation` is for its student."
             )
         if not isinstance(world.raw_observation_spec, int):
-            raise ConfigError("A coach reads scalar sensors, and this world shows images.")
+            raise ConfigError(
+                f"A coach reads scalar sensors, and this world shows {in_words(world.raw_observation_spec)}."
+            )
         student.initial_carry(perturbed(world, self.student_perturbation).observation_spec)
         if student.num_actions != world.num_actions:
             raise ConfigError(

@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.observations import each_in_own_space
 from sensorium.bridges.pytorch import as_function, one_thread
 from sensorium.bridges.sb3 import check_spaces, check_statistics, logits_of, tells_logits
 from sensorium.bridges.spaces import CHOICES
@@ -108,7 +107,7 @@ class PythonActor(Actor):
         return self._ask(self._world.to_own_observations(observations), (len(observations),))
 
     def _one_by_one(self, observations: np.ndarray) -> np.ndarray:
-        each = each_in_own_space(self._world.own_observation_space, observations)
+        each = self._world.to_each_own_observation(observations)
         return np.stack([self._ask(one, ()) for one in each])
 
     def _ask(self, shown: Any, lead: tuple[int, ...]) -> np.ndarray:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from sensorium.layers import Linear
 from sensorium.policies import Policy
-from sensorium.types import Key, ObservationSpec, Scalar
+from sensorium.types import Key, ObservationSpec, Scalar, num_sensors_of
 
 
 class Probed(NamedTuple):
@@ -29,13 +29,13 @@ def with_probe(
 
     Args:
         policy: The policy.
-        received: What it receives: N channels, or the shape of images.
-        sensors: How many sensors the world has; images have none.
+        received: What it receives: N channels, or the shape of entities or images.
+        sensors: What the world shows: images have no sensors.
         key: Random key.
     """
     features = policy.sensor_features(policy.initial_carry(received))
-    count = sensors if isinstance(sensors, int) else 0
-    return Probed(policy, Linear(features.shape[0], count + 1, key=key))
+    classes = (num_sensors_of(sensors) or 0) + 1
+    return Probed(policy, Linear(features.shape[0], classes, key=key))
 
 
 def identity_loss(

@@ -96,7 +96,7 @@ class ShacConfig(TrainerConfig):
 class Worlds(NamedTuple):
     """All worlds of a learner between two steps; the last axis is the R worlds."""
 
-    observation: Float[Array, "N R"]
+    observation: Float[Array, "... R"]
     state: PyTree
     carry: PyTree
 
@@ -186,7 +186,7 @@ class Shac(Trainer):
         )(starts)
         carry = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf[..., None], (*leaf.shape, len(starts))),
-            policy.initial_carry(self.world.num_sensors),
+            policy.initial_carry(self.world.observation_spec),
         )
         features = self.world.critic_features(jax.tree.map(lambda leaf: leaf[..., 0], state))
         critic = Critic((features.shape[0], *self.config.critic_sizes), key=key_critic)
@@ -266,7 +266,9 @@ class Shac(Trainer):
         )
         features = self.world.critic_features(state)
         fresh_observation, fresh_state = self.world.reset_env(key_reset, params)
-        fresh = Worlds(fresh_observation, fresh_state, policy.initial_carry(self.world.num_sensors))
+        fresh = Worlds(
+            fresh_observation, fresh_state, policy.initial_carry(self.world.observation_spec)
+        )
         worlds = jax.tree.map(
             lambda new, old: jnp.where(terminated | truncated, new, old),
             fresh,

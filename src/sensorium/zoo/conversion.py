@@ -38,7 +38,7 @@ from sensorium.terminal import shown, significant
 from sensorium.training import RunDirectory
 from sensorium.training.experts import Expert, PythonPolicy, Sb3Model, ask
 from sensorium.training.run import keys_of_tests
-from sensorium.types import Keys, in_words
+from sensorium.types import Keys, in_words, num_sensors_of
 from sensorium.zoo.agent import Agent, load
 from sensorium.zoo.comparison import Comparison
 from sensorium.zoo.training import PASSED, as_expert, find_expert, resume, train
@@ -98,7 +98,7 @@ def run(
     Args:
         model: A zip of Stable-Baselines3 or sb3-contrib, or such a model; an agent of ours, by name or as
             it is; or any function of an observation, or a PyTorch module, as it is or as `module:name`.
-        env: `gym:` and the id of the environment that it acts in.
+        env: `gym:` and the id of the environment that it acts in, perhaps with options.
         run_dir: Where the run is kept, an agent like any other; runs/ENV-twin by default. A conversion that
             was interrupted there goes on.
         vecnormalize: Statistics that a model was trained behind; those beside it if empty, `none` for none.
@@ -233,9 +233,16 @@ def _measured(
 
 
 def _unit(played: Transcript) -> float:
-    """Return the typical size of a sensor's readings: the geometric mean of their root mean squares."""
+    """Return the typical size of a sensor's readings: the geometric mean of their root mean squares.
+
+    Of entities that of a feature's, wherever they are present.
+    """
     alive = np.arange(played.rewards.shape[1]) < played.lengths[:, None]
-    sizes = np.sqrt(np.mean(played.observations[:, :-1][alive] ** 2, axis=0))
+    readings = played.observations[:, :-1][alive]
+    if readings.ndim == 3:
+        readings = readings.reshape(-1, readings.shape[2])
+        readings = readings[~np.isnan(readings).any(axis=1)]
+    sizes = np.sqrt(np.mean(readings**2, axis=0))
     return (
         significant(float(np.exp(np.log(sizes[sizes > _TINY]).mean())), 3) if sizes.any() else 0.0
     )
@@ -275,7 +282,7 @@ def _compare(
     played = {each: _play(engine, make_actor, keys, each) for each in (None, Shuffle())}
     midway = Reshuffle(max(int(np.mean(played[None].length)) // 2, 1))
     rows = {str(each): each for each in OF_TWINS} | {"reshuffled in mid-episode": midway}
-    if world.raw_observation_spec == 1:
+    if num_sensors_of(world.raw_observation_spec) == 1:
         rows.pop(str(_DROPPED))
     return Comparison(
         env=env,

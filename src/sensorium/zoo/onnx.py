@@ -3,9 +3,9 @@
     observation, carry.*  ->  action, next_carry.*, attention
 
 Feed `next_carry.*` back as `carry.*`. The metadata of the file say which agent it is, what it observes and
-what each part of its first carry is filled with. Agents of scalar sensors take any number of them where
-the policy does: one file, its axis `N` is free. Feed-forward agents, nonlinear attention as published and
-agents of images have the size that they were exported for.
+what each part of its first carry is filled with. Agents of scalar sensors or entities take any number of
+them where the policy does: one file, its axis `N` is free. An entity of NaN is absent. Feed-forward agents,
+nonlinear attention as published and agents of images have the size that they were exported for.
 
 jax2onnx translates, and onnxruntime then acts side by side with the policy on made-up observations: a file
 that does otherwise is not written.
@@ -29,13 +29,21 @@ from sensorium.errors import ExportError, needs
 from sensorium.layers import patch_attention
 from sensorium.policies import Policy, Trace, num_parameters
 from sensorium.serialisation import atomic_write, check_writable, format_json
-from sensorium.types import ObservationSpec, PyTree, shape_of, spec_of
+from sensorium.types import (
+    ObservationSpec,
+    PyTree,
+    num_sensors_of,
+    shape_of,
+    spec_of,
+    with_num_sensors,
+)
 from sensorium.zoo.agent import Agent
 
 TOLERANCE = 1e-4
 """How far any output of a file may be from the policy's, in units of itself where it is larger than 1."""
 STEPS = 100
 """How many steps a file is checked for, with each number of sensors."""
+_ABSENT = 0.2  # share of entities in a made-up observation
 _TIES = 0.05  # share of steps in which a tie may be broken the other way
 _OPSET, _IR_VERSION = 21, 10  # what onnxruntime has read since 1.20
 
@@ -46,7 +54,7 @@ class Exported:
 
     path: Path
     observation_spec: ObservationSpec
-    """Scalar sensors, or the shape of images, that the agent was made for."""
+    """Scalar sensors, or the shape of entities or images, that the agent was made for."""
     any_number: bool
     """Whether it takes any number of sensors; else exactly those."""
     difference: float
@@ -81,7 +89,7 @@ def export(agent: Agent, path: Path | str) -> Exported:
         "summary": agent.recipe.summary,
         "world": agent.recipe.env,
     }
-    if isinstance(world.raw_observation_spec, int):
+    if num_sensors_of(world.raw_observation_spec) is not None:
         facts["sensor_names"] = format_json(world.sensor_names)
     return export_policy(agent.policy, world.observation_spec, path, facts)
 
@@ -93,7 +101,7 @@ def export_policy(
 
     Args:
         policy: The policy.
-        spec: N, or the shape of the images; where the policy takes any N, so does the file.
+        spec: N, or the shape of entities or images; where the policy takes any N, so does the file.
         path: The file to create or replace, atomically.
         facts: More to say in the metadata.
 
@@ -103,7 +111,8 @@ def export_policy(
     check_writable(path)  # translating takes a while
     onnx, runtime = _libraries()
     policy.initial_carry(spec)
-    free = isinstance(spec, int) and policy.takes(spec + 1)
+    count = num_sensors_of(spec)
+    free = count is not None and policy.takes(with_num_sensors(spec, count + 1))
     model = _translate(onnx, policy, spec, free)
     first = _named(policy.initial_carry(spec), "carry")
     meta = {
@@ -119,7 +128,9 @@ def export_policy(
     onnx.helper.set_model_props(model, {name: value for name, value in meta.items() if value})
     content = model.SerializeToString()
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    sizes = (spec, 1, 2 * spec + 1) if free and isinstance(spec, int) else (spec,)
+    sizes = [spec]
+    if free and count is not None:
+        sizes += [with_num_sensors(spec, number) for number in (1, 2 * count + 1)]
     difference = max(difference_from(session, policy, size) for size in sizes)
     if not difference <= 1:
         raise ExportError(
@@ -143,7 +154,7 @@ def difference_from(
     Args:
         session: An `onnxruntime.InferenceSession`.
         policy: The policy.
-        spec: N, or the shape of the images.
+        spec: N, or the shape of entities or images.
         steps: How many.
     """
     rng = np.random.default_rng(0)
@@ -222,11 +233,14 @@ def _translate(onnx: Any, policy: Policy, spec: ObservationSpec, free: bool) -> 
         )
 
     shapes = [jnp.shape(leaf) for leaf in leaves]
-    if free and isinstance(spec, int):
-        other = [jnp.shape(leaf) for leaf in jax.tree.leaves(policy.initial_carry(spec + 1))]
+    count = num_sensors_of(spec)
+    if free and count is not None:
+        more = with_num_sensors(spec, count + 1)
+        other = [jnp.shape(leaf) for leaf in jax.tree.leaves(policy.initial_carry(more))]
         shapes = [_with_free_axis(*pair) for pair in zip(shapes, other, strict=True)]
-    kind = jnp.float32 if isinstance(spec, int) else jnp.uint8
-    observation = jax.ShapeDtypeStruct(("N",) if free else shape_of(spec), kind)
+    kind = jnp.uint8 if count is None else jnp.float32
+    shape = ("N", *shape_of(spec)[1:]) if free else shape_of(spec)
+    observation = jax.ShapeDtypeStruct(shape, kind)
     inputs = [observation] + [
         jax.ShapeDtypeStruct(shape, leaf.dtype) for shape, leaf in zip(shapes, leaves, strict=True)
     ]
@@ -293,9 +307,12 @@ def _filling(leaf: Any) -> Any:
 
 
 def _made_up(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Readings; or an image of a few rectangles in some noise, where some patches stand out."""
-    if isinstance(spec_of(shape), int):
-        return rng.normal(size=shape).astype(np.float32)
+    """Readings; entities, some absent; or a noisy image of a few rectangles, where some patches stand out."""
+    if num_sensors_of(spec_of(shape)) is not None:
+        readings = rng.normal(size=shape).astype(np.float32)
+        if readings.ndim == 2:
+            readings[rng.random(len(readings)) < _ABSENT] = np.nan
+        return readings
     image = rng.integers(0, 64, shape)
     for _ in range(6):
         top, left = rng.integers(0, shape[0]), rng.integers(0, shape[1])

@@ -35,6 +35,7 @@ from sensorium.terminal import significant
 from sensorium.training import RunDirectory
 from sensorium.training.checkpoints import BEST
 from sensorium.training.run import describe_versions
+from sensorium.types import num_sensors_of
 from sensorium.zoo.agent import Agent, load, zoo_directory
 
 OF_SENSORS: tuple[Perturbation, ...] = (
@@ -118,7 +119,7 @@ def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
     """All scores of a card."""
     world = make_world(agent.recipe.env)
     fixed = isinstance(agent.policy, FeedForwardPolicy)
-    images = not isinstance(world.observation_spec, int)
+    images = num_sensors_of(world.observation_spec) is None
     asked = OF_IMAGES if images else OF_SENSORS + (OF_HOST_SENSORS if world.on_host else ())
     asked += OF_PATCHES if isinstance(agent.policy, VisionPolicy) else ()
     found = {}

@@ -9,6 +9,7 @@ from typing import Any
 
 from sensorium import recipes
 from sensorium.bridges import minari
+from sensorium.bridges.open_env import EnvName
 from sensorium.bridges.sb3_files import find_statistics, is_model, load_model, load_statistics
 from sensorium.errors import ConfigError, did_you_mean
 from sensorium.policies import Policy
@@ -163,7 +164,7 @@ def _statistics(source: str, vecnormalize: str, env: str) -> str:
     """Which statistics of VecNormalize an expert needs: those named, those beside it, or "none"."""
     if vecnormalize or not _is_model(source):
         return vecnormalize
-    found = find_statistics(Path(source).absolute(), env)
+    found = find_statistics(Path(source).absolute(), EnvName.parse(env).id)
     return _NO_STATISTICS if found is None else str(found)
 
 
