@@ -6,7 +6,12 @@ imported when it is made.
 
 import gymnasium
 
-MAX_STEPS = {"CartPoleSwingUpHarder": 1000, "CarRacing": 1000, "CarRacingRoad": 1000}
+MAX_STEPS = {
+    "CartPoleSwingUpHarder": 1000,
+    "CarRacing": 1000,
+    "CarRacingRoad": 1000,
+    "Entities": 20,
+}
 """`max_steps` of every world of `sensorium.envs`, by its name."""
 
 

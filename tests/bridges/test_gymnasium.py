@@ -48,8 +48,8 @@ def env():
 def test_a_new_process_finds_our_worlds(imports, prefix):
     script = (
         f"{imports}; import sys; assert 'jax' not in sys.modules, 'to register must cost little'\n"
-        f"for name in {list(MAX_STEPS)}:"
-        f" assert gymnasium.make(f'{prefix}sensorium/{{name}}-v0').spec.max_episode_steps == 1000"
+        f"for name, steps in {MAX_STEPS}.items():"
+        f" assert gymnasium.make(f'{prefix}sensorium/{{name}}-v0').spec.max_episode_steps == steps"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, timeout=120)
 

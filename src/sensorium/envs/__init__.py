@@ -11,12 +11,13 @@ from sensorium.envs.car_racing import CarRacingState as CarRacingState
 from sensorium.envs.cartpole_swingup import CartPoleParams as CartPoleParams
 from sensorium.envs.cartpole_swingup import CartPoleState as CartPoleState
 from sensorium.envs.cartpole_swingup import CartPoleSwingUpHarder as CartPoleSwingUpHarder
+from sensorium.envs.entities import Entities as Entities
 from sensorium.envs.perturbed import Perturbed as Perturbed
 from sensorium.errors import did_you_mean
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.registry import Parts, register
 
-for _world in (CartPoleSwingUpHarder, CarRacing, CarRacingRoad):
+for _world in (CartPoleSwingUpHarder, CarRacing, CarRacingRoad, Entities):
     register(_world)
 
 WORLDS: Mapping[str, type[Environment]] = Parts(Environment)

@@ -183,7 +183,7 @@ def _explain(console: Console, expert: Expert, source: str, world: HostWorld) ->
     names, takes = world.sensor_names, world.actions
     listed = ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
     sensors = in_words(world.raw_observation_spec)
-    if names and not names[0].startswith("sensor"):
+    if names and not names[0].startswith(("sensor", "entity")):
         sensors = f"{len(names)} sensors ({listed})"
     many = f"{takes} number(s) from -1 to 1" if isinstance(takes, int) else _choices(takes)
     kind, behind = type(expert).__name__, ""
