@@ -1,5 +1,6 @@
 """What is shown is what happened."""
 
+import dataclasses
 import importlib
 import subprocess
 import sys
@@ -210,3 +211,18 @@ def test_an_evaluation_draws_nothing():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "env", ["Entities", "gym:tests.host_worlds:Rows-v0?observe=entities&presence=0"]
+)
+def test_entities_are_shown(env, tmp_path):
+    world = make_world(env)
+    policy = AttentionNeuronConfig().build(world.observation_spec, world.actions, jax.random.key(0))
+    recipe = dataclasses.replace(recipes.RECIPES["cartpole-pi"], env=env)
+    agent = Agent(policy, recipe, {})
+    drawn = tmp_path / "episode.png"
+    show.show(agent, video=None, figure=drawn, steps=5, seed=0)
+    assert drawn.stat().st_size > 10_000
+    with pytest.raises(ConfigError, match="does not draw itself"):
+        show.show(agent, video=tmp_path / "episode.mp4", figure=None, steps=5, seed=0)

@@ -250,3 +250,35 @@ def test_a_matrix_is_wrapped_before_it_is_perturbed():
     wrapped = PerturbObservation(EntityObservation(env, presence=0), Shuffle())
     shown, _ = wrapped.reset(seed=0)
     assert jnp.isnan(shown).any()
+
+
+@pytest.mark.parametrize(
+    ("env_id", "counts", "settings"),
+    [
+        ("highway-v0", (5, 3, 15), {"vehicles_count": 6}),
+        ("intersection-v1", (5,), {"initial_vehicle_count": 2, "spawn_probability": 0}),
+    ],
+)
+def test_agents_of_highway_env_take_any_number_of_vehicles(env_id, counts, settings):
+    pytest.importorskip("highway_env", reason="highway-env is not installed")
+    name = f"gym:highway_env:{env_id}?max_episode_steps=3"
+
+    def of(vehicles):
+        observed = {"type": "Kinematics", "vehicles_count": vehicles}
+        config = json.dumps({"observation": observed, "simulation_frequency": 5, **settings})
+        return f"{name}&observe=entities&presence=0&config={config}"
+
+    world = make_world(of(5))
+    assert world.observation_spec[0] == 5
+    assert world.max_steps == 3
+    config = AttentionNeuronConfig(code_feedback=True, with_change=True)
+    policy = config.build(world.observation_spec, world.actions, jax.random.key(0))
+    keys = jax.random.split(jax.random.key(0), 2)
+    for vehicles in counts:
+        totals = []
+        for perturbation in (None, Shuffle()):
+            with HostEngine(make_world(of(vehicles), perturbation), workers=0, lanes=2) as engine:
+                totals.append(engine.run_episodes(policy, keys).total)
+        np.testing.assert_allclose(*totals, atol=1e-4)
+    with pytest.raises(ConfigError, match=r"observes a matrix of .*&observe=entities"):
+        make_world(name)

@@ -37,7 +37,9 @@ def test_images_have_a_shape_but_no_sensors():
     assert world.observation_shape == (4, 5, 3)
     with pytest.raises(ConfigError, match=r"images of shape \(4, 5, 3\); an agent of scalar"):
         _ = world.num_sensors
-    with pytest.raises(ConfigError, match="'3 copies' happens to scalar sensors, not to images"):
+    with pytest.raises(
+        ConfigError, match="'3 copies' happens to scalar sensors and entities, not to im"
+    ):
         make_world(WORLDS.format("Images"), Duplicate(3))
 
 

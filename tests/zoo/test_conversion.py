@@ -151,6 +151,31 @@ def test_sizes_are_derived_from_the_world():
     assert sum(leaf.size for leaf in outline) > 5000
 
 
+def test_a_policy_of_entities_becomes_a_twin(tmp_path):
+    """The expert reads the matrix by its places; the twin reads it as a set, and another number of rows."""
+    rows = "gym:tests.host_worlds:Rows-v0"
+    world = make_world(f"{rows}?observe=entities&presence=0")
+    recipe = twin(rows + "?observe=entities&presence=0", world, Measured("model.zip"))
+    assert recipe.name == "tests-host-worlds-Rows-v0-entities-twin"
+    assert recipe.outline().num_features == 3
+    settings = ("generations=1", "num_batches=2", "demonstration_rounds=1", "test_episodes=2")
+    asked = dict(settings=(*settings, "num_envs=2"), episodes=2, quiet=True)
+    agent = sensorium.convert(count_rows, recipe.env, run_dir=tmp_path / "run", **asked)
+    comparison = json.loads((tmp_path / "run" / "comparison.json").read_text())
+    assert comparison["expert"]["plain"]["mean"] > 3
+    assert agent.recipe.policy.squash > 0.2
+    again = sensorium.load(tmp_path / "run")
+    scores = sensorium.evaluate(again.policy, f"{recipe.env}&count=15", episodes=2)
+    assert np.isfinite(scores.returns).all()
+
+
+def count_rows(shown):
+    """The best action in `Rows`, of one environment."""
+    assert shown.shape == (4, 3)
+    assert np.isfinite(shown).all()
+    return int(shown[:, 0].sum()) % 3
+
+
 def test_budgets_are_lengths_of_time():
     assert [seconds_of(each) for each in (None, "90", "90s", "1.5m", "2h")] == [
         None,

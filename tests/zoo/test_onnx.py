@@ -29,6 +29,7 @@ with warnings.catch_warnings():
     pytest.importorskip("jax2onnx", reason="the extra `export` is not installed")
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra `export` is not installed")
 
+from sensorium.types import with_num_sensors
 from sensorium.zoo import onnx as to_onnx
 
 IMAGES = (96, 96, 3)
@@ -42,6 +43,9 @@ POLICIES = {
     "nla-published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), 5, False),
     "deep-sets": (DeepSetsConfig(), 5, True),
     "set-transformer": (SetTransformerConfig(), 5, True),
+    "entities": (AttentionNeuronConfig(bias=True, with_change=True), (5, 3), True),
+    "entities-set-transformer": (SetTransformerConfig(), (5, 3), True),
+    "entities-nla-published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), (5, 3), False),
     "attention-agent": (AttentionAgentConfig(), IMAGES, False),
     "images": (VisionAttentionNeuronConfig(num_queries=64), IMAGES, False),
     "images-nla": (
@@ -89,7 +93,8 @@ def test_every_kind_of_policy_acts_the_same_for_a_hundred_steps(name, tmp_path, 
     written = to_onnx.export_policy(policy, spec, tmp_path / "agent.onnx")
     assert written.any_number == any_number
     session = open_file(tmp_path / "agent.onnx")
-    for size in (spec, 1, 3, 17) if any_number else (spec,):
+    others = [with_num_sensors(spec, count) for count in (1, 3, 17)] if any_number else []
+    for size in (spec, *others):
         # Other steps than those of the check at export
         assert to_onnx.difference_from(session, policy, size, 120) <= 1
 

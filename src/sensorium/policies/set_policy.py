@@ -131,7 +131,7 @@ class SetPolicy(Policy):
         if self.squash:
             observation = jnp.arcsinh(observation / self.squash)
         if observation.ndim == 2:
-            carry = _with_rows(carry, len(observation))
+            carry = _with_rows(carry, observation.shape[0])
         # Only AttentionNeuron takes the change
         change = {} if carry.previous is None else {"change": observation - carry.previous}
         pooled = self.layer(observation, carry.feedback, carry.memory, self.code_scale, **change)
