@@ -131,7 +131,7 @@ class SetPolicy(Policy):
         if self.squash:
             observation = jnp.arcsinh(observation / self.squash)
         if observation.ndim == 2:
-            carry = _with_rows(carry, observation.shape[0])
+            carry = _with_rows(carry, observation)
         # Only AttentionNeuron takes the change
         change = {} if carry.previous is None else {"change": observation - carry.previous}
         pooled = self.layer(observation, carry.feedback, carry.memory, self.code_scale, **change)
@@ -172,14 +172,14 @@ class SetPolicy(Policy):
         return dataclasses.replace(self, code_scale=self.code_scale * factor)
 
 
-def _with_rows(carry: SetCarry, count: int) -> SetCarry:
-    """Return the carry for `count` entities: the first ones keep their memory, further ones begin blank."""
-    more = count - carry.memory.hidden.shape[1]
-    if not more:
+def _with_rows(carry: SetCarry, observation: Sensors) -> SetCarry:
+    """Return the carry for as many entities: the first ones keep their memory, further ones begin blank."""
+    count, known = observation.shape[0], carry.memory.hidden.shape[1]
+    if count == known:
         return carry
 
     def columns(leaf: Array) -> Array:
-        return jnp.pad(leaf, ((0, 0), (0, more))) if more > 0 else leaf[:, :count]
+        return jnp.pad(leaf[:, :count], ((0, 0), (0, max(count - known, 0))))
 
     previous = None if carry.previous is None else columns(carry.previous.T).T
     return carry._replace(memory=jax.tree.map(columns, carry.memory), previous=previous)
