@@ -45,9 +45,10 @@ def test_a_matrix_is_asked_about_and_both_answers_are_given():
         make_world(ROWS)
     sentence = str(refused.value)
     assert "observes a matrix of 4 x 3" in sentence
-    for answer, spec in re.findall(r"name it (\S+) if|or (\S+) for", sentence):
-        assert make_world("gym:" + (answer or spec)).num_sensors == (4 if answer else 12)
-    with pytest.raises(ConfigError, match=r"count=9&observe=entities if .*&observe=flat for 27"):
+    (entities, flat) = re.search(r"append (\S+) if .* or (\S+) for 12", sentence).groups()
+    assert make_world(ROWS + entities).observation_spec == (4, 3)
+    assert make_world(ROWS + flat).observation_spec == 12
+    with pytest.raises(ConfigError, match=r"append &observe=entities if .*&observe=flat for 27"):
         make_world(f"{ROWS}?count=9")
     with pytest.raises(ConfigError, match=r"6 x 7: .* an image in grey needs a third axis"):
         make_world("gym:tests.host_worlds:Grid-v0")

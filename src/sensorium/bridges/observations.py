@@ -45,13 +45,7 @@ class Layout:
 class EntityObservation(gymnasium.ObservationWrapper):
     """Show a matrix as entities: a float32 array (N, F), in which a row of NaN is absent.
 
-    ```python
-    import gymnasium
-
-    from sensorium.bridges.observations import EntityObservation
-
-    env = EntityObservation(gymnasium.make("highway_env:highway-v0"), presence=0)
-    ```
+    Such as `EntityObservation(gymnasium.make("highway_env:highway-v0"), presence=0)`.
     """
 
     def __init__(self, env: gymnasium.Env, presence: int | None = None, mask: str = ""):
@@ -216,9 +210,8 @@ def _which_matrix(name: str, space: spaces.Box) -> ConfigError:
     if space.dtype == np.uint8:
         grey = "; an image in grey needs a third axis, of length 1"
     return ConfigError(
-        f"{name} observes a matrix of {rows} x {columns}: name it {name}{more}observe=entities if its rows "
-        f"are things, such as vehicles, or {name}{more}observe=flat for {rows * columns} scalar "
-        f"sensors{grey}."
+        f"{name} observes a matrix of {rows} x {columns}: append {more}observe=entities if its rows are "
+        f"things, such as vehicles, or {more}observe=flat for {rows * columns} scalar sensors{grey}."
     )
 
 
