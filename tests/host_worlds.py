@@ -275,8 +275,38 @@ class Grid(gymnasium.Env):
         self.action_space = spaces.Discrete(2)
 
 
+class Stripes(gymnasium.Env):
+    """An image of stripes; the action is rewarded if it is 1 where they stand, and -1 where they lie."""
+
+    def __init__(self):
+        self.observation_space = spaces.Box(0, 255, (12, 18, 3), np.uint8)
+        self.action_space = spaces.Box(-1, 1, (1,))
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._draw(), {}
+
+    def step(self, action):
+        reward = 1 - abs(float(action[0]) - (1 if self.standing else -1)) / 2
+        return self._draw(), reward, False, False, {}
+
+    def _draw(self):
+        self.standing = self.np_random.random() < 0.5
+        image = np.zeros((12, 18, 3), np.uint8)
+        image[:, ::2] = 200
+        if not self.standing:
+            image = np.zeros_like(image)
+            image[::2] = 200
+        return image
+
+
+def name_stripes(shown):
+    """What pays in `Stripes`, but where patches were exchanged: it reads two pixels."""
+    return np.where(shown[..., 0, 0, 0] == shown[..., 11, 0, 0], 1.0, -1.0)[..., None]
+
+
 VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Words, Pairs)
-for kind in (Walk, *VICES, Choices, Images, Shades, Drive, Floats, Unbounded, Scales, Rows, Grid):
+for kind in (Walk, *VICES, Choices, Images, Shades, Drive, Floats, Unbounded, Scales, Rows, Grid, Stripes):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )

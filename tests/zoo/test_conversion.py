@@ -61,6 +61,24 @@ def test_a_twin_is_an_agent_like_any_other(converted):
     assert recipes.find(str(converted.directory)) == agent.recipe
 
 
+def test_an_expert_of_images_has_a_twin_whose_patches_may_move(tmp_path):
+    comparison = conversion.run(
+        "tests.host_worlds:name_stripes",
+        "gym:tests.host_worlds:Stripes-v0",
+        run_dir=tmp_path / "twin",
+        settings=("generations=3", "num_batches=8", "num_rounds=6", "ema_decay=0.0", "test_episodes=4"),
+        episodes=4,
+        quiet=True,
+    )
+    assert list(comparison.twin) == [
+        *("plain", "shuffled", "a tenth of the patches black, shuffled"),
+        "reshuffled in mid-episode",
+    ]
+    assert comparison.expert["plain"].mean == 20
+    for name in ("plain", "shuffled", "reshuffled in mid-episode"):
+        assert comparison.share(comparison.twin[name].summary.mean) > 0.9
+
+
 def test_the_same_call_goes_on_with_what_is_there(converted):
     before = (converted.directory / "best.safetensors").read_bytes()
     again = conversion.run(FOLLOW, SCALES, run_dir=converted.directory, episodes=10, quiet=True)

@@ -12,17 +12,27 @@ from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import (
     Drop,
+    Duplicate,
+    Identity,
     NoiseChannels,
+    Occlude,
     OneOf,
     Perturbation,
     Reshuffle,
     Shuffle,
+    ShufflePatches,
     compose,
 )
-from sensorium.policies import AttentionNeuronConfig, PolicyConfig
+from sensorium.policies import (
+    AttentionNeuronConfig,
+    KeyMap,
+    PolicyConfig,
+    Reading,
+    VisionAttentionNeuronConfig,
+)
 from sensorium.recipes.recipe import Recipe, Stage
 from sensorium.training import DaggerConfig, PpoConfig
-from sensorium.types import in_words, num_sensors_of
+from sensorium.types import ObservationSpec, in_words, num_sensors_of, shape_of
 
 Size = Literal["standard", "wide"]
 """Of a student."""
@@ -43,13 +53,24 @@ STUDENTS: dict[Size, AttentionNeuronConfig] = {
     ),
 }
 
-TESTS = 64
-"""Episodes of a test."""
+_VISION = VisionAttentionNeuronConfig(
+    num_queries=16,
+    message_size=32,
+    motion_scale=10.0,
+    reading=Reading.WHOLE,
+    hidden_rows=0,
+    key_map=KeyMap.NLA_INVARIANT,
+)
+STUDENTS_OF_IMAGES: dict[Size, VisionAttentionNeuronConfig] = {
+    "standard": _VISION,
+    "wide": dataclasses.replace(_VISION, num_queries=32, reader_size=64, hidden_size=64),
+}
 
 _WINDOW = 50
 _HARMLESS: tuple[Perturbation, ...] = (Shuffle(), compose(NoiseChannels(5), Shuffle()))
 _UPDATES = 640  # of a generation
 _LONGEST = 1_000  # steps of a sequence
+_PATCH_SIZES = (6, 7, 8, 5, 4, 10, 3)  # pixels, the best first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,27 +111,24 @@ def twin(
     Raises:
         ConfigError: The world shows something that the student cannot take.
     """
-    if isinstance(student, str):
-        policy: PolicyConfig = dataclasses.replace(STUDENTS[student], squash=expert.unit)
-    else:
-        policy = student
     spec = world.raw_observation_spec
-    count = num_sensors_of(spec)
-    if count is None:
+    if num_sensors_of(spec) is None and len(shape_of(spec)) != 3:
         raise ConfigError(
-            f"{env} shows {in_words(spec)}; twins of policies that act on anything but scalar sensors and "
-            "entities cannot be made yet."
+            f"{env} shows {in_words(spec)}; twins see scalar sensors, entities or images."
         )
+    policy = student if isinstance(student, PolicyConfig) else _student(student, spec, expert.unit)
+    trainer = _of_images() if is_image(spec) else _of_sensors(spec, world.max_steps)
+    learnt, tested = _rewirings(spec, world.max_steps)
     clone = Stage(
         "clone",
-        _imitation(world.max_steps, names_sensors=isinstance(spec, int)),
+        trainer,
         generations=100,
-        perturbation=_rewirings(count, world.max_steps),
-        test_perturbation=OneOf(_HARMLESS),
+        perturbation=learnt,
+        test_perturbation=tested,
         expert=expert.source,
         vecnormalize=expert.vecnormalize,
         test_every=4,
-        test_episodes=TESTS,
+        test_episodes=num_tests(spec),
         checkpoint_every=4,
         stop_at=expert.stop_at,
         max_seconds=max_seconds,
@@ -129,7 +147,54 @@ def twin(
     )
 
 
-def _imitation(max_steps: int, names_sensors: bool) -> DaggerConfig:
+def is_image(spec: ObservationSpec) -> bool:
+    """Check whether observations are images."""
+    return num_sensors_of(spec) is None
+
+
+def num_tests(spec: ObservationSpec) -> int:
+    """Return how many episodes a test has; images are slow."""
+    return 16 if is_image(spec) else 64
+
+
+def shuffled(spec: ObservationSpec, every: int = 0) -> Perturbation:
+    """Return a shuffle of sensors or patches; with `every`, another each so many steps."""
+    if is_image(spec):
+        return ShufflePatches(_patch_size(spec), every)
+    return Reshuffle(every) if every else Shuffle()
+
+
+def scored(spec: ObservationSpec) -> dict[str, Perturbation]:
+    """Return what a twin is scored under by name, beside a reshuffle in mid-episode."""
+    plain: dict[str, Perturbation] = {"plain": Identity(), "shuffled": shuffled(spec)}
+    if is_image(spec):
+        hidden = compose(Occlude(0.1, _patch_size(spec)), shuffled(spec))
+        return plain | {"a tenth of the patches black, shuffled": hidden}
+    more = (Duplicate(2), NoiseChannels(5), Drop(1))
+    if num_sensors_of(spec) == 1:
+        more = more[:2]
+    return plain | {str(each): each for each in (compose(part, Shuffle()) for part in more)}
+
+
+def _student(size: Size, spec: ObservationSpec, unit: float) -> PolicyConfig:
+    if is_image(spec):
+        return dataclasses.replace(STUDENTS_OF_IMAGES[size], patch_size=_patch_size(spec))
+    return dataclasses.replace(STUDENTS[size], squash=unit)
+
+
+def _patch_size(spec: ObservationSpec) -> int:
+    """Return the best size of patches that divide images; ConfigError if none does."""
+    height, width, _ = shape_of(spec)
+    sizes = [size for size in _PATCH_SIZES if height % size == width % size == 0]
+    if not sizes:
+        raise ConfigError(
+            f"Images of {height} x {width} pixels divide into no patches of 3 to 10 pixels; a wrapper of "
+            "Gymnasium (ResizeObservation) makes them 84 x 84."
+        )
+    return sizes[0]
+
+
+def _of_sensors(spec: ObservationSpec, max_steps: int) -> DaggerConfig:
     """DAgger in episodes of at most so many steps; entities have no role by which a sensor could be named."""
     window = min(_WINDOW, max_steps)
     num_steps = min(max_steps, _LONGEST) // window * window
@@ -141,15 +206,37 @@ def _imitation(max_steps: int, names_sensors: bool) -> DaggerConfig:
         num_steps=num_steps,
         window=window,
         learning_rate=3e-3,
-        sensor_id_coef=0.3 * names_sensors,
+        sensor_id_coef=0.3 * isinstance(spec, int),
     )
 
 
-def _rewirings(num_sensors: int, max_steps: int) -> Perturbation:
-    """What a twin is trained under; a sensor of one or two is not missed."""
+def _of_images() -> DaggerConfig:
+    """DAgger that corrects the student where it is, before it is lost: see docs/experiments.md."""
+    return DaggerConfig(
+        num_envs=16,
+        rollout_steps=20,
+        num_rounds=50,
+        buffer_rounds=1,
+        num_batches=1,
+        batch_size=16,
+        num_steps=20,
+        window=20,
+        beta_generations=20,
+        learning_rate=1e-3,
+        ema_decay=0.99,
+    )
+
+
+def _rewirings(spec: ObservationSpec, max_steps: int) -> tuple[Perturbation, Perturbation | None]:
+    """What a twin is trained and tested under; a sensor of one or two is not missed.
+
+    Agents of images have no memory of single patches: what is true of one order is true of all.
+    """
+    if is_image(spec):
+        return Identity(), None
     midway = Reshuffle(max(max_steps // 4, 1))
-    missing = (compose(Drop(1), Shuffle()),) if num_sensors > 2 else ()
-    return OneOf((*_HARMLESS, *missing, midway))
+    missing = (compose(Drop(1), Shuffle()),) if shape_of(spec)[0] > 2 else ()
+    return OneOf((*_HARMLESS, *missing, midway)), OneOf(_HARMLESS)
 
 
 def name_of_twin(env: str) -> str:

@@ -15,19 +15,19 @@ from sensorium.errors import ConfigError, RunError, check_counts, did_you_mean
 from sensorium.evaluation import evaluate
 from sensorium.evaluation.evaluate import evaluation_keys
 from sensorium.evaluation.statistics import summarise
-from sensorium.perturbations import (
-    Drop,
-    Duplicate,
-    Identity,
-    NoiseChannels,
-    Perturbation,
-    Reshuffle,
-    Shuffle,
-    compose,
-)
+from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import PolicyConfig, as_population
 from sensorium.recipes import Recipe
-from sensorium.recipes.twin import TESTS, Measured, Size, name_of_twin, twin
+from sensorium.recipes.twin import (
+    Measured,
+    Size,
+    is_image,
+    name_of_twin,
+    num_tests,
+    scored,
+    shuffled,
+    twin,
+)
 from sensorium.registry import Parts
 from sensorium.rollout import Episode, HostEngine, make_world, perturbed, require_host
 from sensorium.rollout.acting import Actor, Perturbed, PolicyActor, Uniform
@@ -38,20 +38,10 @@ from sensorium.terminal import shown, significant
 from sensorium.training import RunDirectory
 from sensorium.training.experts import Expert, PythonPolicy, Sb3Model, ask
 from sensorium.training.run import keys_of_tests
-from sensorium.types import Keys, in_words, num_sensors_of
+from sensorium.types import Keys, in_words
 from sensorium.zoo.agent import Agent, load
-from sensorium.zoo.comparison import Comparison
+from sensorium.zoo.comparison import PLAIN, SHUFFLED, Comparison
 from sensorium.zoo.training import PASSED, as_expert, find_expert, resume, train
-
-_DROPPED = compose(Drop(1), Shuffle())
-OF_TWINS: tuple[Perturbation, ...] = (
-    Identity(),
-    Shuffle(),
-    compose(Duplicate(2), Shuffle()),
-    compose(NoiseChannels(5), Shuffle()),
-    _DROPPED,
-)
-"""What a twin is scored under, and a reshuffle in mid-episode."""
 
 AS_GOOD = 0.99
 """The share of its expert's return at which a twin stops to learn."""
@@ -218,18 +208,22 @@ def _measured(
     console: Console,
 ) -> Measured:
     """Play the expert in the tests of its student, plain and shuffled."""
-    keys = keys_of_tests(seed, TESTS)
+    spec = engine.world.raw_observation_spec
+    keys, unit = keys_of_tests(seed, num_tests(spec)), 0.0
     with console.status("playing the expert"):
-        plain = engine.transcribe(lambda: make_actor(keys), seeds_of(keys))
-        shuffled = _play(engine, make_actor, keys, Shuffle()).total
+        if is_image(spec):
+            returns = _play(engine, make_actor, keys).total
+        else:
+            played = engine.transcribe(lambda: make_actor(keys), seeds_of(keys))
+            returns, unit = played.rewards.sum(axis=1), _unit(played)
+        rewired = _play(engine, make_actor, keys, shuffled(spec)).total
         anything = _at_random(engine, keys, seed).total
-    mean, least = float(plain.rewards.sum(axis=1).mean()), float(anything.mean())
+    mean, least = float(returns.mean()), float(anything.mean())
     console.print(
-        f"[bold]{'it earns':12}[/bold] {shown(mean)} plain, {shown(float(shuffled.mean()))} shuffled "
-        f"({TESTS} episodes)"
+        f"[bold]{'it earns':12}[/bold] {shown(mean)} plain, {shown(float(rewired.mean()))} shuffled "
+        f"({len(returns)} episodes)"
     )
-    stop_at = least + AS_GOOD * (mean - least)
-    return Measured(source, vecnormalize, _unit(plain), stop_at)
+    return Measured(source, vecnormalize, unit, stop_at=least + AS_GOOD * (mean - least))
 
 
 def _unit(played: Transcript) -> float:
@@ -279,18 +273,21 @@ def _compare(
 ) -> Comparison:
     """Score twin and expert over the same new starts."""
     keys, world, agent = evaluation_keys(seed, episodes), engine.world, load(directory)
-    played = {each: _play(engine, make_actor, keys, each) for each in (None, Shuffle())}
-    midway = Reshuffle(max(int(np.mean(played[None].length)) // 2, 1))
-    rows = {str(each): each for each in OF_TWINS} | {"reshuffled in mid-episode": midway}
-    if num_sensors_of(world.raw_observation_spec) == 1:
-        rows.pop(str(_DROPPED))
+    spec = world.raw_observation_spec
+    rows = scored(spec)
+    played = {
+        PLAIN: _play(engine, make_actor, keys),
+        SHUFFLED: _play(engine, make_actor, keys, rows[SHUFFLED]),
+    }
+    midway = max(int(np.mean(played[PLAIN].length)) // 2, 1)
+    rows["reshuffled in mid-episode"] = shuffled(spec, every=midway)
     return Comparison(
         env=env,
         directory=directory,
         random=float(np.mean(_at_random(engine, keys, seed).total)),
         expert={
-            str(each or Identity()): summarise(np.asarray(episode.total), world.solved_return)
-            for each, episode in played.items()
+            name: summarise(np.asarray(episode.total), world.solved_return)
+            for name, episode in played.items()
         },
         twin={
             name: evaluate(agent.policy, agent.recipe.env, each, episodes=episodes, seed=seed)
