@@ -306,7 +306,20 @@ def name_stripes(shown):
 
 
 VICES = (Mute, Undrawable, Mortal, Hanging, Raising, ShowingNaN, Unopenable, Words, Pairs)
-for kind in (Walk, *VICES, Choices, Images, Shades, Drive, Floats, Unbounded, Scales, Rows, Grid, Stripes):
+for kind in (
+    Walk,
+    *VICES,
+    Choices,
+    Images,
+    Shades,
+    Drive,
+    Floats,
+    Unbounded,
+    Scales,
+    Rows,
+    Grid,
+    Stripes,
+):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )

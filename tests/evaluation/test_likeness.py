@@ -11,7 +11,7 @@ EPISODES, STEPS = 40, 30
 
 
 def episodes(seed=0):
-    """Two goals that stay, a position that the action moves, one moved by another, and noise of another size."""
+    """Two goals that stay, two positions that one action moves each, and louder noise."""
     random = np.random.default_rng(seed)
     actions = random.uniform(-1, 1, (EPISODES, STEPS, 2))
     goals = np.broadcast_to(random.normal(size=(EPISODES, 1, 2)), (EPISODES, STEPS, 2))

@@ -1,10 +1,12 @@
 """Any policy becomes an agent that takes its sensors in any order, by one command."""
 
+import io
 import json
 
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
 import sensorium
 from sensorium import recipes, zoo
@@ -12,6 +14,7 @@ from sensorium.errors import ConfigError, RunError, UnknownNameError
 from sensorium.flags import seconds_of
 from sensorium.recipes.twin import Measured, name_of_twin, twin
 from sensorium.rollout import make_world
+from sensorium.rollout.host import Transcript
 from sensorium.training.expert_actors import PythonActor
 from sensorium.zoo import conversion
 from tests.host_worlds import follow
@@ -66,7 +69,13 @@ def test_an_expert_of_images_has_a_twin_whose_patches_may_move(tmp_path):
         "tests.host_worlds:name_stripes",
         "gym:tests.host_worlds:Stripes-v0",
         run_dir=tmp_path / "twin",
-        settings=("generations=3", "num_batches=8", "num_rounds=6", "ema_decay=0.0", "test_episodes=4"),
+        settings=(
+            "generations=3",
+            "num_batches=8",
+            "num_rounds=6",
+            "ema_decay=0.0",
+            "test_episodes=4",
+        ),
         episodes=4,
         quiet=True,
     )
@@ -152,6 +161,23 @@ def test_a_pytorch_module_is_an_expert():
     with torch.no_grad():
         wanted = linear(torch.as_tensor(rows)).argmax(1)
     assert labels.argmax(1).tolist() == wanted.tolist()
+
+
+def test_sensors_that_are_alike_are_named():
+    random = np.random.default_rng(0)
+    observations = np.repeat(random.normal(size=(30, 1, 2)), 11, axis=1)
+    played = Transcript(
+        observations=np.concatenate([observations, random.normal(size=(30, 11, 1))], axis=2),
+        actions=np.zeros((30, 10, 1)),
+        rewards=np.zeros((30, 10)),
+        lengths=np.full(30, 10),
+        terminated=np.zeros(30, bool),
+    )
+    printed = io.StringIO()
+    conversion._warn_of_likeness(Console(file=printed), played, make_world(SCALES))
+    names = make_world(SCALES).sensor_names
+    assert printed.getvalue().startswith(f"alike        {names[0]} and {names[1]}: ")
+    assert printed.getvalue().count("alike") == 1
 
 
 def test_sizes_are_derived_from_the_world():

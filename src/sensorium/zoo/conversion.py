@@ -14,6 +14,7 @@ from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.errors import ConfigError, RunError, check_counts, did_you_mean
 from sensorium.evaluation import evaluate
 from sensorium.evaluation.evaluate import evaluation_keys
+from sensorium.evaluation.likeness import alike
 from sensorium.evaluation.statistics import summarise
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import PolicyConfig, as_population
@@ -48,6 +49,7 @@ AS_GOOD = 0.99
 
 _TINY = 1e-6
 _NAMED = 8  # sensors that are listed by name
+_PAIRS = 3  # pairs of sensors that are alike, likewise
 
 
 def convert(model: Any, env: str, **options: Any) -> Agent:
@@ -216,6 +218,7 @@ def _measured(
         else:
             played = engine.transcribe(lambda: make_actor(keys), seeds_of(keys))
             returns, unit = played.rewards.sum(axis=1), _unit(played)
+            _warn_of_likeness(console, played, engine.world)
         rewired = _play(engine, make_actor, keys, shuffled(spec)).total
         anything = _at_random(engine, keys, seed).total
     mean, least = float(returns.mean()), float(anything.mean())
@@ -224,6 +227,22 @@ def _measured(
         f"({len(returns)} episodes)"
     )
     return Measured(source, vecnormalize, unit, stop_at=least + AS_GOOD * (mean - least))
+
+
+def _warn_of_likeness(console: Console, played: Transcript, world: HostWorld) -> None:
+    """Say which scalar sensors nobody can tell apart who reads one at a time."""
+    if played.observations.ndim != 3:
+        return
+    pairs = alike(played.observations[:, :-1], played.actions, played.lengths)
+    names = world.sensor_names
+    for pair in pairs[:_PAIRS]:
+        console.print(
+            f"[bold]{'alike':12}[/bold] {escape(names[pair.first])} and {escape(names[pair.second])}: what "
+            f"each of them reads tells which is which in {pair.told_apart:.0%} of episodes (chance: 50%)",
+            soft_wrap=True,
+        )
+    if len(pairs) > _PAIRS:
+        console.print(f"{'':12} and {len(pairs) - _PAIRS} more pairs", soft_wrap=True)
 
 
 def _unit(played: Transcript) -> float:
