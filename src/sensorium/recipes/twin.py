@@ -170,9 +170,9 @@ def scored(spec: ObservationSpec) -> dict[str, Perturbation]:
     if is_image(spec):
         hidden = compose(Occlude(0.1, _patch_size(spec)), shuffled(spec))
         return plain | {"a tenth of the patches black, shuffled": hidden}
-    more = (Duplicate(2), NoiseChannels(5), Drop(1))
-    if num_sensors_of(spec) == 1:
-        more = more[:2]
+    more: tuple[Perturbation, ...] = (Duplicate(2), NoiseChannels(5))
+    if num_sensors_of(spec) != 1:
+        more = (*more, Drop(1))
     return plain | {str(each): each for each in (compose(part, Shuffle()) for part in more)}
 
 
