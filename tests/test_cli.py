@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -155,7 +156,7 @@ def test_a_terminal_of_ascii_gets_ascii(tmp_path):
     """Tables keep their lines, and the work that was done is not lost to an encoding."""
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
     shown = sensorium("zoo", "cartpole-pi", cwd=tmp_path, env=env).stdout
-    assert " +- 43" in shown
+    assert re.search(r" \+- \d", shown)
     assert "| plain" in shown
 
 

@@ -221,7 +221,7 @@ def _of_images() -> DaggerConfig:
         batch_size=16,
         num_steps=20,
         window=20,
-        beta_generations=20,
+        beta_generations=5,
         learning_rate=1e-3,
         ema_decay=0.99,
     )
