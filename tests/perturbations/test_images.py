@@ -279,7 +279,7 @@ def written(path, mode):
         ),
         (
             lambda _: Shuffle().output_spec(SHAPE),
-            r"happens to scalar sensors, not to .* \(96, 96, 3\)",
+            r"happens to scalar sensors and entities, not to .* \(96, 96, 3\)",
         ),
         (lambda _: Colour().output_spec((96, 96, 1)), "red, green and blue, not of 1 channel"),
         (lambda _: ShufflePatches().sensor_of_channel((), SHAPE), "no scalar sensors to name"),

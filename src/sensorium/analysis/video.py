@@ -91,12 +91,12 @@ class _Panel:
 
     def __init__(self, trace: EpisodeTrace, world: World, title: str):
         self._trace: Any = jax.tree.map(np.asarray, trace)
-        self._shown = _one_number(trace.channels)
+        self._shown = _one_number(self._trace.channels)
         self._world = world
         self._names = world.sensor_names
         self._hues = sensor_colours(len(self._names))
         # A bar is of full length where its sensor reads the most of all the episode
-        self._spans = np.maximum(np.abs(_one_number(trace.sensors)).max(axis=0), 1e-6)
+        self._spans = np.maximum(np.abs(_one_number(self._trace.sensors)).max(axis=0), 1e-6)
         self._figure = plt.figure(figsize=(9.6, 5.44), dpi=100, constrained_layout=True)
         grid = self._figure.add_gridspec(2, 3, width_ratios=(2.2, 1.3, 1.3), height_ratios=(3, 1))
         self._figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
