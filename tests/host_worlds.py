@@ -323,3 +323,4 @@ for kind in (
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20
     )
+gymnasium.register("Endless-v0", "tests.host_worlds:Walk")  # tells no time limit

@@ -70,7 +70,7 @@ def test_an_expert_of_images_has_a_twin_whose_patches_may_move(tmp_path):
         "gym:tests.host_worlds:Stripes-v0",
         run_dir=tmp_path / "twin",
         settings=(
-            "generations=3",
+            "generations=5",
             "num_batches=8",
             "num_rounds=6",
             "ema_decay=0.0",
@@ -193,6 +193,18 @@ def test_sizes_are_derived_from_the_world():
     assert [stage.name for stage in then.stages] == ["clone", "ppo"]
     outline = jax.tree.leaves(then.outline())
     assert sum(leaf.size for leaf in outline) > 5000
+
+
+def test_episodes_of_a_world_without_a_time_limit_are_as_long_as_twice_the_experts():
+    env = "gym:tests.host_worlds:Endless-v0"
+    recipe = twin(env, make_world(env), Measured("model.zip", longest=14))
+    assert recipe.stages[0].trainer.rollout_steps == recipe.stages[0].trainer.num_steps == 28
+    assert (
+        twin(SCALES, make_world(SCALES), Measured("m.zip", longest=5))
+        .stages[0]
+        .trainer.rollout_steps
+        == 20
+    )
 
 
 def test_a_policy_of_entities_becomes_a_twin(tmp_path):

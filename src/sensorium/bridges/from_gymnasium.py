@@ -122,7 +122,13 @@ class HostWorld(World):
     @property
     def max_steps(self) -> int:
         """The time limit of the environment, 10,000 steps if it has none, or ours if it is shorter."""
-        return min(self._facts.max_steps, self.time_limit or self._facts.max_steps)
+        limits = (self._facts.time_limit, self.time_limit)
+        return min((limit for limit in limits if limit), default=_NO_TIME_LIMIT)
+
+    @property
+    def has_time_limit(self) -> bool:
+        """Whether the environment or `time_limit` says how long an episode lasts at most."""
+        return bool(self._facts.time_limit or self.time_limit)
 
     @property
     def solved_return(self) -> float:
@@ -213,7 +219,7 @@ class _Facts:
     observation_shape: tuple[int, ...]
     takes: Actions
     actions: ActionMap
-    max_steps: int
+    time_limit: int | None
     solved_return: float
     steps_per_second: int
     render_mode: str | None
@@ -263,7 +269,7 @@ def _facts(name: str) -> _Facts:
             observation_shape=observations.shape,
             takes=actions_of(env.action_space),
             actions=action_map(env.action_space),
-            max_steps=limit or _NO_TIME_LIMIT,
+            time_limit=limit,
             solved_return=math.inf if threshold is None else float(threshold),
             steps_per_second=max(round(env.metadata.get("render_fps") or _STEPS_PER_SECOND), 1),
             render_mode=_IMAGES if _IMAGES in (env.metadata.get("render_modes") or ()) else None,

@@ -89,6 +89,11 @@ class World(abc.ABC):
         """T, the step at which an episode is truncated."""
 
     @property
+    def has_time_limit(self) -> bool:
+        """Whether T is the world's own, rather than ours for a world that may never end."""
+        return True
+
+    @property
     def solved_return(self) -> float:
         """A return from which on an episode counts as solved; infinity if none is set."""
         return math.inf

@@ -85,6 +85,8 @@ class Measured:
     """About how large its sensors' readings are; 0 to leave them as they are."""
     stop_at: float | None = None
     """What the student has to earn in its tests to be as good."""
+    longest: int = 0
+    """Steps of its longest episode; where an environment sets no limit, students have twice as many."""
 
 
 def twin(
@@ -117,8 +119,11 @@ def twin(
             f"{env} shows {in_words(spec)}; twins see scalar sensors, entities or images."
         )
     policy = student if isinstance(student, PolicyConfig) else _student(student, spec, expert.unit)
-    trainer = _of_images() if is_image(spec) else _of_sensors(spec, world.max_steps)
-    learnt, tested = _rewirings(spec, world.max_steps)
+    max_steps = world.max_steps
+    if expert.longest and not world.has_time_limit:
+        max_steps = min(max_steps, 2 * expert.longest)
+    trainer = _of_images() if is_image(spec) else _of_sensors(spec, max_steps)
+    learnt, tested = _rewirings(spec, max_steps)
     clone = Stage(
         "clone",
         trainer,
@@ -200,6 +205,7 @@ def _of_sensors(spec: ObservationSpec, max_steps: int) -> DaggerConfig:
     num_steps = min(max_steps, _LONGEST) // window * window
     return DaggerConfig(
         num_envs=16,
+        rollout_steps=max_steps,
         demonstration_rounds=4,
         num_batches=max(_UPDATES * window // num_steps, 1),
         batch_size=16,

@@ -211,13 +211,14 @@ def _measured(
 ) -> Measured:
     """Play the expert in the tests of its student, plain and shuffled."""
     spec = engine.world.raw_observation_spec
-    keys, unit = keys_of_tests(seed, num_tests(spec)), 0.0
+    keys, unit, longest = keys_of_tests(seed, num_tests(spec)), 0.0, 0
     with console.status("playing the expert"):
         if is_image(spec):
             returns = _play(engine, make_actor, keys).total
         else:
             played = engine.transcribe(lambda: make_actor(keys), seeds_of(keys))
             returns, unit = played.rewards.sum(axis=1), _unit(played)
+            longest = int(played.lengths.max())
             _warn_of_likeness(console, played, engine.world)
         rewired = _play(engine, make_actor, keys, shuffled(spec)).total
         anything = _at_random(engine, keys, seed).total
@@ -226,7 +227,8 @@ def _measured(
         f"[bold]{'it earns':12}[/bold] {shown(mean)} plain, {shown(float(rewired.mean()))} shuffled "
         f"({len(returns)} episodes)"
     )
-    return Measured(source, vecnormalize, unit, stop_at=least + AS_GOOD * (mean - least))
+    stop_at = least + AS_GOOD * (mean - least)
+    return Measured(source, vecnormalize, unit, stop_at, longest)
 
 
 def _warn_of_likeness(console: Console, played: Transcript, world: HostWorld) -> None:
