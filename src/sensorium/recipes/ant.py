@@ -37,7 +37,7 @@ _CLONE = Stage(
     test_every=10,
     test_episodes=16,
 )
-_CLONE_LARGE = _CLONE.changed(generations=30)
+_CLONE_LARGE = _CLONE.changed(generations=30, test_every=30)
 _PPO = Stage(
     "ppo",
     PpoConfig(),
