@@ -12,6 +12,9 @@ if version("jaxlib").startswith("0.10."):
     # These emitters take half of the time that compiling takes; later ones know no such flag
     _flags += " --xla_cpu_use_fusion_emitters=false"
 os.environ.setdefault("XLA_FLAGS", _flags)
+# Nearly all programs here take longer to compile than to run: XLA optimises little, but for
+# `compiled_as_for_users`
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # What one test compiled, another and the commands that tests start need not compile again
 os.environ.setdefault(
     "JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "sensorium-tests-compiled")
@@ -69,11 +72,11 @@ def worker_for_each_core(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def compiled_in_a_hurry():
-    """XLA optimises little: for modules whose programs take longer to compile than to run."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
+def compiled_as_for_users():
+    """XLA optimises all it can: for modules that hold numbers to published ones or to a formula."""
     jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    jax.config.update("jax_disable_most_optimizations", True)
 
 
 @pytest.fixture(scope="module")

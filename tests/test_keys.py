@@ -36,8 +36,6 @@ from tests.keys import watched
 from tests.probes import OneMattersWorld
 from tests.training.spot_world import EYES, WORLD
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 PERTURBATION = compose(OneOf((Shuffle(), Reshuffle(2))), NoiseChannels(2), Drop(1))
 AGENT = FeedForwardConfig(())  # soon compiled
 WALK = "gym:tests.host_worlds:Walk-v0"

@@ -16,8 +16,6 @@ from sensorium.perturbations.backgrounds import frames_of
 from sensorium.policies import AttentionAgentConfig, FeedForwardConfig, VisionAttentionNeuronConfig
 from sensorium.zoo.agent import Agent
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 SHAPE = (96, 96, 3)
 AGENTS = {
     "shuffled patches": VisionAttentionNeuronConfig(num_queries=16, top=4),

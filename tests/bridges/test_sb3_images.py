@@ -15,8 +15,6 @@ from sensorium.evaluation import evaluate
 from sensorium.perturbations import RandomConvolution
 from sensorium.policies import ConvolutionalPolicy
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 
 def drive(env, steps=5, seed=3):
     seen, _ = env.reset(seed=seed)

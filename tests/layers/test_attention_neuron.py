@@ -16,6 +16,8 @@ from sensorium.layers import (
     positional_table,
 )
 
+pytestmark = pytest.mark.usefixtures("compiled_as_for_users")
+
 
 def test_positional_table_is_the_published_one():
     # Row 1 of 4 columns: sin(1), cos(1), sin(1/100), cos(1/100)

@@ -13,6 +13,8 @@ from sensorium.layers import PatchAttention
 from sensorium.layers.patch_attention import patch_importance
 from sensorium.layers.top_places import top_places
 
+pytestmark = pytest.mark.usefixtures("compiled_as_for_users")
+
 
 def written_out(layer, image):
     rows, columns = layer.grid(*image.shape[:2])

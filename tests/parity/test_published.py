@@ -13,6 +13,8 @@ from sensorium.evaluation import evaluate
 from sensorium.perturbations import Duplicate, Reshuffle, Shuffle
 from sensorium.policies import num_parameters
 
+pytestmark = pytest.mark.usefixtures("compiled_as_for_users")
+
 
 def _run(policy, observations, previous_actions=None):
     step = eqx.filter_jit(policy.step)

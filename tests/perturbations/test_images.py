@@ -35,8 +35,6 @@ from sensorium.perturbations import (
 from sensorium.perturbations.patches import from_patches, to_patches
 from sensorium.policies import VisionAttentionNeuronConfig
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 SHAPE = (96, 96, 3)
 ALL = [
     ShufflePatches(),

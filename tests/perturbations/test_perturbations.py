@@ -224,7 +224,6 @@ def test_channels_that_fill_up_change_nothing_for_attention_neuron(config, choic
         np.testing.assert_allclose(action, expected, atol=1e-5)
 
 
-@pytest.mark.usefixtures("compiled_in_a_hurry")
 @pytest.mark.parametrize("env", ["CartPoleSwingUpHarder", "gym:tests.host_worlds:Walk-v0"])
 def test_sensors_of_different_numbers_are_trained_with(env, monkeypatch):
     monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 10)

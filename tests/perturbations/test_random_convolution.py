@@ -17,8 +17,6 @@ from sensorium.perturbations import (
     compose,
 )
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 SHAPE = (24, 32, 3)
 ALWAYS = RandomConvolution(alpha=0.0, every=0)
 

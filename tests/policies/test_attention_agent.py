@@ -21,8 +21,6 @@ from sensorium.policies import (
 from sensorium.recipes.training import fit_start
 from sensorium.rollout import DeviceEngine
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 SPEC = (96, 96, 3)
 
 

@@ -17,8 +17,6 @@ from sensorium.policies import ConvolutionalConfig, as_population, num_parameter
 from sensorium.rollout import DeviceEngine, HostEngine, make_world
 from sensorium.zoo import Agent, load
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 SPEC = (96, 96, 3)
 SMALL = ConvolutionalConfig(channels=(4, 5), windows=(8, 4), strides=(4, 2), hidden_sizes=(7,))
 

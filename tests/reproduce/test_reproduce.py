@@ -14,8 +14,6 @@ from sensorium.policies import AttentionAgentConfig, VisionAttentionNeuronConfig
 from sensorium.reproduce import run as reproduce
 from sensorium.serialisation import save_pytree
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 
 @pytest.fixture
 def small_zoo(tmp_path, monkeypatch):

@@ -16,8 +16,6 @@ from sensorium.rollout import Behaviour, DeviceEngine, HostEngine, make_world, o
 from tests.probes import FollowWorld
 from tests.training.spot_world import WORLD as SPOT
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 WALK = "gym:tests.host_worlds:Walk-v0"
 AGENT = AttentionNeuronConfig(num_queries=4, message_size=4)
 

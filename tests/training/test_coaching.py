@@ -22,8 +22,6 @@ from sensorium.zoo import Agent
 from tests.probes import UNTRAINED, FollowWorld, Stopped, context, stop_after
 from tests.training.spot_world import EYES, WORLD
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 WALK = "gym:tests.host_worlds:Walk-v0"
 CONFIG = CoachingConfig(
     student_perturbation=Shuffle(),

@@ -35,8 +35,6 @@ from sensorium.zoo import Agent
 from tests.probes import UNTRAINED, ChoosingWorld, FollowWorld, Stopped, context, stop_after
 from tests.training.spot_world import EYES, WORLD, bold_expert, flat
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 WALK = "gym:tests.host_worlds:Walk-v0"
 EXPERT = FeedForwardConfig((), clipped=True)
 CONFIG = DaggerConfig(

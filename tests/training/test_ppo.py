@@ -30,8 +30,6 @@ from sensorium.training.critic import Discounter, RewardScale, estimate_advantag
 from tests.probes import ChoosingWorld, FollowWorld, Stopped, context, stop_after
 from tests.training.spot_world import EYES, WORLD, flat
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 WALK = "gym:tests.host_worlds:Walk-v0"
 AGENT = AttentionNeuronConfig(num_queries=4, message_size=4, controller_sizes=(8,))
 CONFIG = PpoConfig(

@@ -27,7 +27,7 @@ from sensorium.training.progress import MetricsFile, read_metrics
 from sensorium.training.trainer import Metrics
 from tests.probes import FollowWorld, Stopped, stop_after
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry", "short_episodes")
+pytestmark = pytest.mark.usefixtures("short_episodes")
 
 
 json_values = st.recursive(

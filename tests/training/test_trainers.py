@@ -14,9 +14,6 @@ from sensorium.training import EvolutionConfig, ShacConfig, Strategy, StrategyCo
 from sensorium.training.strategies import STRATEGIES
 from tests.probes import FollowWorld, OneMattersWorld, context
 
-# Their programs take longer to compile than to run
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 
 def draw_follower(key):
     return FeedForwardConfig((4,)).build(1, 1, key)

@@ -19,8 +19,6 @@ from sensorium.training.expert_actors import PythonActor
 from sensorium.zoo import conversion
 from tests.host_worlds import follow
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry")
-
 SCALES = "gym:tests.host_worlds:Scales-v0"
 FOLLOW = "tests.host_worlds:follow"
 SHORT = ("generations=12", "num_batches=30", "batch_size=32", "test_episodes=8", "num_envs=8")

@@ -29,7 +29,7 @@ WALK = "gym:tests.host_worlds:Walk-v0"
 README = Path(__file__).parents[2] / "README.md"
 QUICK = {"generations": 2, "test_every": 1, "test_episodes": 2, "checkpoint_every": 1}
 
-pytestmark = pytest.mark.usefixtures("compiled_in_a_hurry", "short_episodes")
+pytestmark = pytest.mark.usefixtures("short_episodes")
 
 CHAIN = Recipe(
     name="chain",
