@@ -19,6 +19,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray, UInt8
 
 Key = PRNGKeyArray
@@ -101,6 +102,12 @@ def as_vector(observation: Sensors) -> Float[Array, " numbers"]:
         return observation
     absent = jnp.isnan(observation).any(axis=1, keepdims=True)
     return jnp.where(absent, 0.0, observation).reshape(-1)
+
+
+def levels(readings: Any, spec: ObservationSpec) -> np.ndarray:
+    """Return one number for each sensor (..., N): of entities the largest feature, 0 of absent ones."""
+    readings = np.asarray(readings)
+    return readings if isinstance(spec, int) else np.abs(np.nan_to_num(readings)).max(axis=-1)
 
 
 def count_of(actions: Actions) -> int:

@@ -11,10 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sensorium import recipes
+from sensorium.demo.actors import AgentCatalog
 from sensorium.demo.messages import Controls, Message, parse, unpack
 from sensorium.demo.rewiring import FROM_NOISE, ImageRewiring, SensorRewiring
+from sensorium.demo.session import Session
 from sensorium.errors import ConfigError, SensoriumError, UnknownNameError
 from sensorium.policies import AttentionNeuronConfig
+from sensorium.recipes import Recipe, Stage
+from sensorium.training import DaggerConfig
+from sensorium.types import shape_of, with_num_sensors
+from sensorium.zoo import Agent
 
 
 def send(session, do, value=None):
@@ -56,19 +62,23 @@ def test_the_agent_drives_with_shuffled_patches_and_the_baseline_does_not(start)
     assert look(own)["baseline"]["total"] > 300
 
 
-def test_unused_inputs_are_as_if_they_were_not_there():
+@pytest.mark.parametrize("spec", [5, (5, 3)])
+def test_unused_inputs_are_as_if_they_were_not_there(spec):
     """65 inputs of which 7 are used give the code of 7 inputs."""
-    policy = AttentionNeuronConfig().build(5, 1, jax.random.key(0))
-    rewiring = SensorRewiring(policy, 5)
+    policy = AttentionNeuronConfig().build(spec, 1, jax.random.key(0))
+    rewiring = SensorRewiring(policy, spec)
     rewired = rewiring.rewire(Controls(agent="x", noise=2, wiring=5), 0)
-    assert rewiring.inputs(rewired) == 65
+    assert rewiring.inputs(rewired) == with_num_sensors(spec, 65)
     assert sorted(rewiring.source(rewired)) == [FROM_NOISE, FROM_NOISE, 0, 1, 2, 3, 4]
-    wide, narrow = policy.initial_carry(65), policy.initial_carry(7)
-    blank = policy.initial_carry(65)
+    blank = wide = policy.initial_carry(with_num_sensors(spec, 65))
+    narrow = policy.initial_carry(with_num_sensors(spec, 7))
 
     @jax.jit
     def both(key, wide, narrow):
-        arrived = rewired.apply(key, jax.random.normal(key, (5,)))
+        observation = jax.random.normal(key, shape_of(spec))
+        if spec != 5:
+            observation = observation.at[3].set(jnp.nan)  # an absent one
+        arrived = rewired.apply(key, observation)
         _, wide, trace = policy.step(arrived, rewiring.clear_unused(blank, wide, rewired))
         _, narrow, trace_narrow = policy.step(arrived[:7], narrow)
         return wide, narrow, trace.code, trace_narrow.code
@@ -109,6 +119,45 @@ def test_images_are_rewired_by_the_perturbations_of_the_package():
         Controls(agent="x", wiring=4, occlude=20, background="hills", modify="bars"), 0
     )
     assert same_kind(rewired.perturbation.init(jax.random.key(0), (96, 96, 3)), rewired.state)
+
+
+@pytest.mark.parametrize(
+    "env", ["Entities", "gym:tests.host_worlds:Rows-v0?observe=entities&presence=0"]
+)
+def test_agents_of_entities_are_shown(env, tmp_path):
+    """One bar for each entity, none for an absent one; any order, number and copies, and noise."""
+    policy = AttentionNeuronConfig(num_queries=4, hidden_size=4)
+    recipe = Recipe("rows", "Of entities.", policy, (Stage("clone", DaggerConfig()),), env)
+    Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(tmp_path / "rows.safetensors")
+    catalog = AgentCatalog({"rows": str(tmp_path / "rows.safetensors")})
+    with contextlib.closing(Session(catalog, Controls(agent="rows"))) as session:
+        about = session.about()
+        count = len(about["sensors"])
+        assert about["any_number"]
+        assert about["baseline"] is None
+        absent = 0
+        for _ in range(5):
+            session.advance(1)
+            seen = look(session)
+            shown = session._episode.snapshots()[0].trace.arrived[:count]
+            gone = np.isnan(shown).any(axis=1)
+            absent += gone.sum()
+            assert not seen["level"][gone].any()
+            assert seen["level"][~gone].all()
+            assert seen["attention"].shape == (count, 4)
+        assert absent
+        for changes, used in (
+            ({"copies": 2}, 2 * count),
+            ({"noise": 3, "wiring": 4}, 2 * count + 3),
+            ({"copies": 1, "cut": (1,)}, count + 3),
+        ):
+            send(session, "set", changes)
+            session.advance(1)
+            seen = look(session)
+            assert len(seen["level"]) == used
+            cut = seen["channel"] == 1
+            assert cut.any()
+            assert not seen["level"][cut].any() or not session.controls.cut
 
 
 def same_kind(drawn, written):

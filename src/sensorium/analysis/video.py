@@ -20,6 +20,7 @@ from sensorium.envs import World
 from sensorium.errors import ConfigError, WriteError
 from sensorium.serialisation import atomic_write
 from sensorium.terminal import shown
+from sensorium.types import levels
 
 STRIDE = 2
 """Steps from frame to frame."""
@@ -81,22 +82,18 @@ def _writer(path: Path, fps: float) -> Any:
     return imageio.get_writer(path, fps=fps, codec="libx264", quality=7)
 
 
-def _one_number(readings: Any) -> np.ndarray:
-    """Return one number for each sensor, T x N: of entities the largest feature, 0 of absent ones."""
-    return readings if readings.ndim == 2 else np.abs(np.nan_to_num(readings)).max(axis=2)
-
-
 class _Panel:
     """The figure, drawn once and then only updated."""
 
     def __init__(self, trace: EpisodeTrace, world: World, title: str):
         self._trace: Any = jax.tree.map(np.asarray, trace)
-        self._shown = _one_number(self._trace.channels)
+        spec = world.raw_observation_spec
+        self._shown = levels(trace.channels, spec)
         self._world = world
         self._names = world.sensor_names
         self._hues = sensor_colours(len(self._names))
         # A bar is of full length where its sensor reads the most of all the episode
-        self._spans = np.maximum(np.abs(_one_number(self._trace.sensors)).max(axis=0), 1e-6)
+        self._spans = np.maximum(np.abs(levels(trace.sensors, spec)).max(axis=0), 1e-6)
         self._figure = plt.figure(figsize=(9.6, 5.44), dpi=100, constrained_layout=True)
         grid = self._figure.add_gridspec(2, 3, width_ratios=(2.2, 1.3, 1.3), height_ratios=(3, 1))
         self._figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")

@@ -1,7 +1,7 @@
 """An agent and its baseline, compiled once for all connections.
 
 The baseline is the agent of the same world whose inputs have fixed places. It gets the same rewired
-observation: of scalar sensors the first N inputs, as many as the world has sensors; of images all pixels.
+observation: of sensors the first N inputs, as many as the world has sensors; of images all pixels.
 """
 
 import threading
@@ -18,7 +18,7 @@ from sensorium.envs import Environment, World
 from sensorium.errors import did_you_mean
 from sensorium.policies import Policy
 from sensorium.rollout import by_kind, make_world
-from sensorium.types import Action, Key, PyTree
+from sensorium.types import Action, Key, ObservationSpec, PyTree, num_sensors_of
 from sensorium.zoo import Agent
 
 
@@ -70,31 +70,31 @@ class Progress(NamedTuple):
 class Actor:
     """A policy behind a rewiring; compiled at the first call for each number of inputs."""
 
-    def __init__(self, policy: Policy, world: World, num_inputs: int | None = None):
+    def __init__(self, policy: Policy, world: World, first: ObservationSpec | None = None):
         """Set up.
 
         Args:
             policy: The agent.
             world: Decides what can be rewired.
-            num_inputs: How many inputs the policy gets, the first ones; None for all.
+            first: The first inputs, which alone the policy gets; None for all.
 
         Raises:
             ConfigError: The world shows something that cannot be rewired.
         """
-        self.policy, self.num_inputs = policy, num_inputs
+        self.policy, self.first = policy, first
         self.rewiring: Any = rewiring_for(policy, world.raw_observation_spec)
         self.act = jax.jit(self._act, static_argnames="copies")
 
     def initial_carry(self, rewired: Rewired) -> PyTree:
         """Make the carry at the start of an episode."""
-        return self.policy.initial_carry(self.num_inputs or self.rewiring.inputs(rewired))
+        return self.policy.initial_carry(self.first or self.rewiring.inputs(rewired))
 
     def _act(
         self, key: Key, rewired: Rewired, observation: Any, carry: PyTree, copies: int
     ) -> tuple[ActorTrace, PyTree]:
         """Take one step; the sum over sensors is divided by `copies` (AN section 4.1)."""
         arrived = rewired.apply(key, observation)
-        inputs = arrived if self.num_inputs is None else arrived[: self.num_inputs]
+        inputs = arrived if self.first is None else arrived[: num_sensors_of(self.first)]
         carry = self.rewiring.clear_unused(self.initial_carry(rewired), carry, rewired)
         policy = self.policy.with_code_scale(1.0 / copies)
         action, carry, trace = policy.step(inputs, carry)
@@ -104,9 +104,9 @@ class Actor:
 class DeviceActor(Actor):
     """The same together with its world on the device."""
 
-    def __init__(self, policy: Policy, world: Environment, num_inputs: int | None = None):
+    def __init__(self, policy: Policy, world: Environment, first: ObservationSpec | None = None):
         """Set up, as `Actor`."""
-        super().__init__(policy, world, num_inputs)
+        super().__init__(policy, world, first)
         self.world = world
         self._blank = jax.jit(self._make_blank)
         self.progress = jax.jit(self._progress)
@@ -203,13 +203,14 @@ class Actors:
         if type(policy) is type(self.agent.policy):  # one of the kind, which is no contrast
             return None, None
         spec = self.world.raw_observation_spec
-        return recipe.name, self._actor(policy, spec if isinstance(spec, int) else None)
+        of_sensors = num_sensors_of(spec) is not None
+        return recipe.name, self._actor(policy, spec if of_sensors else None)
 
-    def _actor(self, policy: Policy, num_inputs: int | None = None) -> Actor:
+    def _actor(self, policy: Policy, first: ObservationSpec | None = None) -> Actor:
         return by_kind(
             self.world,
-            lambda device: DeviceActor(policy, device, num_inputs),
-            lambda host: Actor(policy, host, num_inputs),
+            lambda device: DeviceActor(policy, device, first),
+            lambda host: Actor(policy, host, first),
         )
 
 

@@ -44,7 +44,14 @@ from sensorium.perturbations.backgrounds import frames_of
 from sensorium.perturbations.patches import PatchOrder
 from sensorium.policies import Policy, SetCarry, SetPolicy
 from sensorium.seeding import key_of, stream
-from sensorium.types import Key, ObservationSpec, PyTree, in_words
+from sensorium.types import (
+    Key,
+    ObservationSpec,
+    PyTree,
+    in_words,
+    shape_of,
+    with_num_sensors,
+)
 
 FROM_NOISE = -1
 """The source of a noise channel."""
@@ -67,7 +74,7 @@ class Rewired(eqx.Module):
 
 
 class RewiredSensors(Rewired):
-    """Of scalar sensors: what each of C inputs of the agent carries."""
+    """Of sensors: what each of C inputs of the agent carries."""
 
     channel: Int[np.ndarray | Array, " C"]
     """Number of the channel at each input; see `SensorRewiring`."""
@@ -124,15 +131,16 @@ class Rewiring(abc.ABC, Generic[_R]):
 
 
 class SensorRewiring(Rewiring[RewiredSensors]):
-    """Scalar sensors: their order, copies, noise channels and silenced channels.
+    """Sensors or entities: their order, copies, noise channels and silenced channels.
 
     Channels keep their numbers whatever else there is: channel N `MOST_COPIES` + j is the j-th of noise, and
     below that N k + i is the k-th copy of sensor i.
     """
 
-    def __init__(self, policy: Policy, num_sensors: int):
-        """Set up for a policy and N sensors."""
-        self._policy, self._count = policy, num_sensors
+    def __init__(self, policy: Policy, spec: ObservationSpec):
+        """Set up for a policy, and N sensors or the shape of entities (N, F)."""
+        self._policy, self._spec = policy, spec
+        self._count = shape_of(spec)[0]
         layer = policy.layer if isinstance(policy, SetPolicy) else None
         # NLA's keys depend on all sensors: an input that reads zero would not be as if it were not there
         self.fixed_size = isinstance(layer, AttentionNeuron) and layer.nonlinear_keys is None
@@ -141,10 +149,10 @@ class SensorRewiring(Rewiring[RewiredSensors]):
     @property
     def any_number(self) -> bool:
         """Whether the policy works with another number of sensors."""
-        return self._policy.takes(self._count + 1)
+        return self._policy.takes(with_num_sensors(self._spec, self._count + 1))
 
     def check(self, controls: Controls) -> None:
-        self._policy.initial_carry(self.num_used(controls))
+        self._policy.initial_carry(with_num_sensors(self._spec, self.num_used(controls)))
         last = self.first_noise + MOST_NOISE - 1
         if max(controls.cut, default=0) > last:
             raise ConfigError(
@@ -152,7 +160,7 @@ class SensorRewiring(Rewiring[RewiredSensors]):
             )
         if controls.hidden or controls.occlude or controls.background or controls.modify:
             raise ConfigError(
-                "This world has scalar sensors; it has no patches, background or colours."
+                "This world has sensors and shows no images: it has no patches, background or colours."
             )
 
     @property
@@ -191,8 +199,8 @@ class SensorRewiring(Rewiring[RewiredSensors]):
             np.int32
         )
 
-    def inputs(self, rewired: RewiredSensors) -> int:
-        return len(rewired.channel)
+    def inputs(self, rewired: RewiredSensors) -> ObservationSpec:
+        return with_num_sensors(self._spec, len(rewired.channel))
 
     def clear_unused(self, blank: PyTree, carry: PyTree, rewired: RewiredSensors) -> PyTree:
         if not self.fixed_size or not isinstance(carry, SetCarry):
@@ -277,12 +285,14 @@ def _states_of_changes(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
 
 
 def rewiring_for(policy: Policy, spec: ObservationSpec) -> SensorRewiring | ImageRewiring:
-    """Choose by what the world shows; ConfigError if that is neither scalars nor images in colour."""
-    if isinstance(spec, int):
+    """Choose by what the world shows; ConfigError if that is neither sensors nor images in colour."""
+    if isinstance(spec, int) or len(spec) == 2:
         return SensorRewiring(policy, spec)
     if len(spec) == 3 and spec[2] == 3:
         return ImageRewiring(policy, spec)
-    raise ConfigError(f"The demo shows scalar sensors, and images in colour; not {in_words(spec)}.")
+    raise ConfigError(
+        f"The demo shows sensors, entities and images in colour; not {in_words(spec)}."
+    )
 
 
 def order_of(controls: Controls, reshuffles: int, count: int) -> Int[np.ndarray, " count"]:

@@ -24,6 +24,7 @@ from sensorium.errors import ConfigError
 from sensorium.policies import AttentionAgent, Policy
 from sensorium.rollout import by_kind
 from sensorium.terminal import significant
+from sensorium.types import levels
 
 _LARGEST_VIEW = 320  # pixels each way of the image that a world draws of itself
 _PAUSE = 1.2  # s of the world's time between the end of an episode and the next
@@ -250,9 +251,11 @@ class Session:
             return arrays
         # A bar has full length where its sensor has read the most so far
         assert agent.observation is not None
-        self._largest = np.maximum(self._largest, np.abs(agent.observation))
+        spec = self._world.raw_observation_spec
+        read, arrived = levels(agent.observation, spec), levels(agent.trace.arrived[:used], spec)
+        self._largest = np.maximum(self._largest, np.abs(read))
         lengths = np.where(source == FROM_NOISE, 3 * SIGMA, self._largest[np.maximum(source, 0)])
-        arrays["level"] = _as_bytes(agent.trace.arrived[:used] / lengths)
+        arrays["level"] = _as_bytes(arrived / lengths)
         if agent.trace.attention is not None:
             arrays["attention"] = _as_bytes(agent.trace.attention[:, :used].T)
         return arrays
