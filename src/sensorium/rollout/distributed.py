@@ -80,7 +80,7 @@ def _exchange(
     """Gather the arrays of all processes, one under another."""
     try:
         return process_allgather(array, tiled=tiled)
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, ValueError) as error:  # the latter on machines of one core
         atexit.register(_leave)
         raise ClusterError(f"Another process of this run does not answer; {advice}.") from error
 

@@ -54,7 +54,9 @@ def this_machine() -> str:
 
 def why_jax_failed(error: Exception) -> str | None:
     """Explain an error that the machine, and not the program, is to blame for; None for any other."""
-    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+    # XLA calls it RESOURCE_EXHAUSTED, but on machines of one core INTERNAL: Out of memory
+    said = str(error)
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in said or "Out of memory" in said:
         return "There is not enough memory for that: ask for fewer at a time."
     try:
         jax.local_devices()
