@@ -10,7 +10,12 @@ from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, PolicyConfig, Trace
-from sensorium.policies.action_distributions import ActionDistribution, Outputs, distribution_of
+from sensorium.policies.action_distributions import (
+    ActionDistribution,
+    Gaussian,
+    Outputs,
+    distribution_of,
+)
 from sensorium.policies.controller import Controller
 from sensorium.policies.policy import check_sensors
 from sensorium.registry import register
@@ -31,7 +36,7 @@ class FrameStack(Policy):
     decision: Controller
     num_frames: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
-    distribution: ActionDistribution = eqx.field(static=True)
+    distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, spec: ObservationSpec) -> Frames:
         """Return readings of zero."""
@@ -100,7 +105,7 @@ class RecurrentPolicy(Policy):
     decision: Controller
     num_places: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
-    distribution: ActionDistribution = eqx.field(static=True)
+    distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, spec: ObservationSpec) -> Recurrent:
         """Return a blank memory; ConfigError for more sensors than there are places."""
