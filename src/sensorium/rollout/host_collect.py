@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.vector_env import PoolVectorEnv
 from sensorium.errors import WorldError
-from sensorium.rollout.acting import Actor, restarted
+from sensorium.rollout.acting import Actor, restarted, zeros_like
 from sensorium.rollout.transitions import (
     Behaviour,
     Collector,
@@ -74,7 +74,8 @@ class HostCollector(Collector):
         key_blank, key_steps, key_held = jax.random.split(key, 3)
         count = self.num_envs
         if self._memory is None:  # all start, so it is replaced at once
-            self._memory = _blank(behaviour, self.world, jax.random.split(key_blank, count))
+            keys = jax.random.split(key_blank, count)
+            self._memory = zeros_like(eqx.filter_eval_shape(_blank, behaviour, self.world, keys))
         before = as_numpy(self._memory)
         held = jax.random.split(key_held, count)
         rows = []
