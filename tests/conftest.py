@@ -49,7 +49,7 @@ def _forget_compiled_code():
     pages = Path("/proc/self/statm")
     if (
         not pages.exists()
-        or int(pages.read_text().split()[1]) * os.sysconf("SC_PAGESIZE") > 2 << 30
+        or int(pages.read_text().split()[1]) * os.sysconf("SC_PAGESIZE") > 4 << 30
     ):
         jax.clear_caches()
 
