@@ -80,7 +80,10 @@ def _exchange(
     """Gather the arrays of all processes, one under another."""
     try:
         return process_allgather(array, tiled=tiled)
-    except (jax.errors.JaxRuntimeError, ValueError) as error:  # the latter on machines of one core
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
+        # On machines of one core a lost peer is a ValueError; any other is a fault of ours
+        if isinstance(error, ValueError) and "Gloo" not in str(error):
+            raise
         atexit.register(_leave)
         raise ClusterError(f"Another process of this run does not answer; {advice}.") from error
 
