@@ -18,6 +18,7 @@ from sensorium.envs import Environment, World
 from sensorium.errors import did_you_mean
 from sensorium.policies import Policy
 from sensorium.rollout import by_kind, make_world
+from sensorium.rollout.acting import zeros_of
 from sensorium.types import Action, Key, ObservationSpec, PyTree, num_sensors_of
 from sensorium.zoo import Agent
 
@@ -140,7 +141,7 @@ class DeviceActor(Actor):
         shapes = jax.eval_shape(
             lambda: self._act(jax.random.key(0), rewired, observation, carry, 1)[0]
         )
-        return carry, jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+        return carry, zeros_of(shapes)
 
     def _progress(self, now: ActorState) -> Array:
         state = self.world.join(now.state, now.constant)

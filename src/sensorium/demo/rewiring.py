@@ -49,6 +49,7 @@ from sensorium.types import (
     ObservationSpec,
     PyTree,
     in_words,
+    num_sensors_of,
     shape_of,
     with_num_sensors,
 )
@@ -286,10 +287,11 @@ def _states_of_changes(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
 
 def rewiring_for(policy: Policy, spec: ObservationSpec) -> SensorRewiring | ImageRewiring:
     """Choose by what the world shows; ConfigError if that is neither sensors nor images in colour."""
-    if isinstance(spec, int) or len(spec) == 2:
+    if num_sensors_of(spec) is not None:
         return SensorRewiring(policy, spec)
-    if len(spec) == 3 and spec[2] == 3:
-        return ImageRewiring(policy, spec)
+    shape = shape_of(spec)
+    if len(shape) == 3 and shape[2] == 3:
+        return ImageRewiring(policy, shape)
     raise ConfigError(
         f"The demo shows sensors, entities and images in colour; not {in_words(spec)}."
     )

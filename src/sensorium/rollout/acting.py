@@ -73,7 +73,7 @@ class PolicyActor(Actor):
         policy, rollout = np.divmod(episodes, len(self._key_data))
         chosen = (self._parameters, policy, self._key_data[rollout])
         if self._memories is None:
-            self._memories = zeros_like(_blank.eval_shape(self._static, *chosen))
+            self._memories = zeros_of(_blank.eval_shape(self._static, *chosen))
         started = started.copy()  # JAX may read it in place, and the caller goes on to change it
         actions, self._memories = _act(self._static, *chosen, self._memories, started, observations)
         return np.asarray(actions)
@@ -120,7 +120,7 @@ class Perturbed(Actor):
     ) -> Float[np.ndarray, "L A"]:
         key_data = self._key_data[episodes]
         if self._memories is None:
-            self._memories = zeros_like(_begin.eval_shape(self._static, key_data))
+            self._memories = zeros_of(_begin.eval_shape(self._static, key_data))
         shown, self._memories = _perturb(
             self._static, key_data, self._memories, started.copy(), observations
         )
@@ -150,8 +150,8 @@ def _perturb(
     return shown, (states, times + 1)
 
 
-def zeros_like(outline: PyTree) -> PyTree:
-    """Return memories of zeros, for lanes that have yet to start: blank ones would have to be compiled."""
+def zeros_of(outline: PyTree) -> PyTree:
+    """Return zeros of the shapes that `jax.eval_shape` found, where making the real ones is not worth it."""
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), outline)
 
 

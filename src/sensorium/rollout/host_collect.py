@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.vector_env import PoolVectorEnv
 from sensorium.errors import WorldError
-from sensorium.rollout.acting import Actor, restarted, zeros_like
+from sensorium.rollout.acting import Actor, restarted, zeros_of
 from sensorium.rollout.transitions import (
     Behaviour,
     Collector,
@@ -75,7 +75,7 @@ class HostCollector(Collector):
         count = self.num_envs
         if self._memory is None:  # all start, so it is replaced at once
             keys = jax.random.split(key_blank, count)
-            self._memory = zeros_like(eqx.filter_eval_shape(_blank, behaviour, self.world, keys))
+            self._memory = zeros_of(eqx.filter_eval_shape(_blank, behaviour, self.world, keys))
         before = as_numpy(self._memory)
         held = jax.random.split(key_held, count)
         rows = []
