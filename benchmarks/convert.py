@@ -3,8 +3,8 @@
 python benchmarks/convert.py --out converted CartPole-v1 --seeds 0 1 2
 
 Trains experts (`benchmarks/experts.py`), converts each, and prints a table of the comparisons. What is in
-`--out` or in `--json-file` already is not trained again, and a conversion that was interrupted goes on: all
-of it takes half a day on two cores.
+`--out` or in `--json-file` already is not trained again, and a conversion that was interrupted goes on, so
+that the whole table can be made in parts.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import numpy as np
 
 import experts
 from sensorium.recipes.twin import Size
+from sensorium.serialisation import write_json
 from sensorium.zoo.conversion import run
 from students import FrameStackConfig, RecurrentConfig
 
@@ -75,7 +76,7 @@ def main() -> None:
         facts["expert_training"] = json.loads(model.with_name("facts.json").read_text())
         rows.append(facts | json.loads(found.read_text()))
         if kept:
-            kept.write_text(json.dumps(rows, indent=1) + "\n")
+            write_json(kept, rows)
     print(table(rows))
 
 
