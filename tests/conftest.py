@@ -74,9 +74,10 @@ def worker_for_each_core(monkeypatch):
 @pytest.fixture(scope="module")
 def compiled_as_for_users():
     """XLA optimises all it can: for modules that hold numbers to published ones or to a formula."""
+    before = jax.config.values["jax_disable_most_optimizations"]
     jax.config.update("jax_disable_most_optimizations", False)
     yield
-    jax.config.update("jax_disable_most_optimizations", True)
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module")

@@ -194,15 +194,10 @@ def test_sizes_are_derived_from_the_world():
 
 
 def test_episodes_of_a_world_without_a_time_limit_are_as_long_as_twice_the_experts():
-    env = "gym:tests.host_worlds:Endless-v0"
-    recipe = twin(env, make_world(env), Measured("model.zip", longest=14))
-    assert recipe.stages[0].trainer.rollout_steps == recipe.stages[0].trainer.num_steps == 28
-    assert (
-        twin(SCALES, make_world(SCALES), Measured("m.zip", longest=5))
-        .stages[0]
-        .trainer.rollout_steps
-        == 20
-    )
+    for env, longest, steps in (("gym:tests.host_worlds:Endless-v0", 14, 28), (SCALES, 5, 20)):
+        recipe = twin(env, make_world(env), Measured("model.zip", longest=longest))
+        trainer = recipe.stages[0].trainer
+        assert trainer.rollout_steps == trainer.num_steps == steps
 
 
 def test_a_policy_of_entities_becomes_a_twin(tmp_path):
