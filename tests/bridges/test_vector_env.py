@@ -2,6 +2,7 @@
 
 import os
 import signal
+import tempfile
 from functools import partial
 
 import gymnasium
@@ -105,3 +106,29 @@ def test_it_says_how_it_resets(pool):
     assert pool.metadata["autoreset_mode"] == AutoresetMode.DISABLED
     assert isinstance(pool, gymnasium.vector.VectorEnv)
     assert pool.action_space.shape == (5, 2)
+
+
+class Closing(gymnasium.Wrapper):
+    """Leaves a file where it is closed."""
+
+    def __init__(self, env, folder):
+        super().__init__(env)
+        self.folder = folder
+
+    def close(self):
+        print("it closed")
+        tempfile.mkstemp(dir=self.folder)
+
+
+def open_closing(folder):
+    return Closing(opener()(), folder)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_environment_is_closed_and_what_it_prints_arrives(workers, tmp_path, capfd):
+    pool = PoolVectorEnv(partial(open_closing, tmp_path), 5, workers)
+    opened_to_ask = len(list(tmp_path.iterdir()))
+    pool.reset(seed=0)
+    pool.close()
+    assert len(list(tmp_path.iterdir())) == opened_to_ask + 5
+    assert capfd.readouterr().out.count("it closed") == opened_to_ask + 5

@@ -13,6 +13,7 @@ replaced, and `infos["lost"]` says which environments must be started again; `re
 
 import contextlib
 import ctypes
+import io
 import multiprocessing
 import signal
 import sys
@@ -34,6 +35,7 @@ from sensorium.errors import ConfigError, SensoriumError, WorldError
 OpenEnv = Callable[[], gymnasium.Env]
 _CONTEXT = multiprocessing.get_context("spawn")
 _STARTUP = 120.0  # seconds for a worker to import and open its environments
+_ENDING = 5.0  # seconds for a worker to close them
 _UNGUARDED = 97  # exit code of a worker that was to start workers
 
 
@@ -177,6 +179,8 @@ class PoolVectorEnv(VectorEnv):
 
     def close_extras(self, **kwargs: Any) -> None:
         """End all workers."""
+        for worker in self._workers:
+            worker.send(("close", None))
         for worker in self._workers:
             worker.close()
         self._workers = []
@@ -337,9 +341,8 @@ class _Process:
         return reason
 
     def close(self) -> None:
-        """Ask the worker to end; after a moment insist."""
-        self.send(("close", None))
-        self._process.join(1.0)
+        """Wait for the worker, which was sent "close"; after a moment insist."""
+        self._process.join(_ENDING)
         self._stop()
 
     def _stop(self) -> None:
@@ -351,6 +354,9 @@ class _Process:
 def _serve(connection: Connection, opener: OpenEnv, share: np.ndarray, blocks: Any) -> None:
     """Run a worker, until it is asked to close or its parent is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to act upon
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # nothing is lost if this worker is killed
     try:
         try:
             envs = _InProcess(opener, share, _Arrays(blocks))
@@ -362,6 +368,7 @@ def _serve(connection: Connection, opener: OpenEnv, share: np.ndarray, blocks: A
         while True:
             command = connection.recv()
             if command[0] == "close":
+                envs.close()
                 return
             envs.send(command)
             try:
