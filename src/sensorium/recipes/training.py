@@ -164,7 +164,7 @@ class _Chain:
                 config=stage.policy or self.recipe.policy,
                 fresh=fresh,
                 engine=engine,
-                directory=self.directory.path / "data" / stage.name,
+                directory=self.directory.data(stage.name),
                 generations=stage.generations,
                 start=start,
                 expert=expert,

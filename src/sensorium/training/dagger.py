@@ -177,6 +177,7 @@ class Dagger(Trainer):
             config.max_grad_norm,
             config.ema_decay,
         )
+        self._update = jax.jit(self._optimizer.update)
         # The last round alone, if each generation has its own, is never needed again; nor is a dataset
         saves = (config.buffer_rounds != 1 or not config.num_rounds) and dataset is None
         directory = context.directory if saves else None
@@ -186,12 +187,8 @@ class Dagger(Trainer):
 
     def init(self, key: Key) -> DaggerState:
         key, key_student, key_probe = jax.random.split(key, 3)
-        model = with_probe(
-            self.draw(key_student),
-            self.world.observation_spec,
-            self.world.raw_observation_spec,
-            key_probe,
-        )
+        seen, raw = self.world.observation_spec, self.world.raw_observation_spec
+        model = with_probe(self.draw(key_student), seen, raw, key_probe)
         return DaggerState(self._optimizer.init(model), jnp.zeros((), jnp.int32), key)
 
     def step(self, state: DaggerState) -> tuple[DaggerState, Metrics]:
@@ -199,7 +196,7 @@ class Dagger(Trainer):
         config, generation = self.config, int(state.generation)
         key, key_first, key_lanes, key_rounds = jax.random.split(state.key, 4)
         learner, beta = state.learner, self._beta(generation)
-        first = config.demonstration_rounds + generation * config.num_rounds
+        first = self._first(generation)
         collectors: list[Collector] = []
         if generation:
             self._buffer.recall(first)
@@ -224,6 +221,14 @@ class Dagger(Trainer):
     def candidates(self, state: DaggerState) -> Policy:
         """The student, or the average of the last ones."""
         return as_population(state.learner.average.policy)
+
+    def saved(self, state: DaggerState) -> None:
+        """Delete the rounds that no later generation needs."""
+        self._buffer.forget(self._first(int(state.generation)))
+
+    def _first(self, generation: int) -> int:
+        """Number of the first round of a generation."""
+        return self.config.demonstration_rounds + generation * self.config.num_rounds
 
     def _open(self, key: Key) -> Collector:
         return open_collector(
@@ -333,10 +338,6 @@ class Dagger(Trainer):
             return (gradient, figures), memory
 
         return each_share(share, lanes, model, key)
-
-    @partial(jax.jit, static_argnames="self")
-    def _update(self, learner: Learner, gradient: Probed) -> Learner:
-        return self._optimizer.update(learner, gradient)
 
     def imitation_loss(
         self,

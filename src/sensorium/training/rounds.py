@@ -121,6 +121,15 @@ class Buffer:
                 leaves = [arrays[name] for name, _ in named_leaves(like)]
                 self._rounds[number] = jax.tree.unflatten(jax.tree.structure(like), leaves)
 
+    def forget(self, end: int) -> None:
+        """Delete the files of rounds that are not learned from once all before number `end` are there."""
+        if self._directory is not None and self._size:
+            for number in range(end - self._size - 1, -1, -1):
+                try:
+                    self._file(self._directory, number).unlink()
+                except FileNotFoundError:
+                    return  # earlier ones are gone as well
+
     @staticmethod
     def _file(directory: Path, number: int) -> Path:
         return directory / f"round-{number:03d}.safetensors"

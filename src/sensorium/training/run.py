@@ -11,12 +11,13 @@ runs/ant-pi/
     last.safetensors          the whole state of the stage that is under way, to resume from
     best.safetensors          the policy with the best test of the furthest stage that has had one
     stages/clone.safetensors  what a finished stage kept, what it cost, and what it learned from
-    data/clone/               what its trainer keeps, such as demonstrations
+    data/clone/               what its trainer needs until the stage is finished, such as demonstrations
 """
 
 import contextlib
 import os
 import platform
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -155,8 +156,13 @@ class RunDirectory:
             raise RunError(f"{self.path} cannot be resumed: {error}") from error
 
     def finish(self, stage: str, policy: Policy, header: dict[str, Any]) -> None:
-        """Keep the policy of a stage; the stage is done when its file is there."""
+        """Keep the policy of a stage; the stage is done when its file is there, and its data go."""
         save_pytree(self._file(stage), policy, header)
+        shutil.rmtree(self.data(stage), ignore_errors=True)
+
+    def data(self, stage: str) -> Path:
+        """Where the trainer of a stage may keep data until the stage is finished."""
+        return self.path / "data" / stage
 
     def history(self) -> list[dict[str, Any]]:
         """What the finished stages cost, in the order of the recipe."""
@@ -288,6 +294,7 @@ def run(
             if generation % budget.checkpoint_every == 0 or spent or stop:
                 elapsed = Clock(clock.seconds + session, env_steps)
                 save_checkpoint(directory.path, progress, header, elapsed)
+                trainer.saved(progress.trainer)
             if spent and not np.isfinite(float(progress.best_score)):
                 raise RunError(
                     f"No test of {directory.path} gave a finite return: no agent is kept."

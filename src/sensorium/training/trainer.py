@@ -53,6 +53,9 @@ class Trainer(abc.ABC):
     def candidates(self, state: PyTree) -> Policy:
         """The agents to be tested now, stacked on a leading axis."""
 
+    def saved(self, state: PyTree) -> None:  # noqa: B027  # most trainers keep nothing beside their state
+        """`state` is in a checkpoint: what only earlier ones need may be deleted."""
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingContext:
@@ -65,7 +68,7 @@ class TrainingContext:
     engine: Engine
     """Runs the world that is trained in."""
     directory: Path
-    """Of the run; a trainer may keep data of its own there."""
+    """A trainer may keep data of its own there; they are deleted when the stage is finished."""
     generations: int = 1
     """How many the stage lasts: schedules fall over them."""
     start: Policy | None = None
