@@ -22,6 +22,7 @@ from sensorium.rollout.select import truth_size as truth_size
 from sensorium.rollout.sharding import each_share as each_share
 from sensorium.rollout.sharding import over_devices as over_devices
 from sensorium.rollout.sharding import returns_of_population as returns_of_population
+from sensorium.rollout.sharding import spread as spread
 from sensorium.rollout.sharding import this_machine as this_machine
 from sensorium.rollout.sharding import usable_cores as usable_cores
 from sensorium.rollout.sharding import use_all_cores as use_all_cores

@@ -9,7 +9,7 @@ from pathlib import Path
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float
 
 from sensorium.envs import Environment
@@ -101,6 +101,18 @@ def over_devices(
     return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=sharded, check_vma=False)(
         individuals, *shared
     )
+
+
+def spread(individuals: PyTree, population: int) -> PyTree:
+    """Place arrays with a leading axis P as the results of `over_devices` are.
+
+    JAX compiles for where arrays are: what goes in again and again would be compiled for the first time, and
+    for all that follow.
+    """
+    mesh = _mesh(population)
+    if mesh.size == 1:
+        return individuals
+    return jax.device_put(individuals, NamedSharding(mesh, PartitionSpec(_SHARE)))
 
 
 def each_share(function: Callable[..., PyTree], lanes: PyTree, *shared: PyTree) -> PyTree:

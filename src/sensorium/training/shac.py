@@ -29,7 +29,7 @@ from jaxtyping import Array, Bool, Float
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy
-from sensorium.rollout import over_devices, require_device, truth_size
+from sensorium.rollout import over_devices, require_device, spread, truth_size
 from sensorium.training.critic import Critic
 from sensorium.training.learner import Learner, Optimizer, moving_average
 from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
@@ -153,7 +153,7 @@ class Shac(Trainer):
 
     def step(self, state: ShacState) -> tuple[ShacState, Metrics]:
         """`num_iterations` windows of every learner."""
-        state, returns = self._train(state)
+        state, returns = self._train(spread(state, self.config.population))
         earned = np.asarray(returns)  # of all devices, which must not wait for one another
         config = self.config
         steps = config.population * config.num_envs * config.num_steps * config.num_iterations

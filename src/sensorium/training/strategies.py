@@ -116,9 +116,7 @@ class Strategy:
 
     def init(self, key: Key, mean: Float[Array, " parameters"]) -> PyTree:
         """The state of a search that starts around `mean`."""
-        state = self._algorithm.init(key, mean, self._params)
-        # Python numbers among the leaves would become arrays in a step, and change the structure
-        return jax.tree.map(jnp.asarray, state)
+        return _strongly_typed(self._algorithm.init(key, mean, self._params))
 
     def ask(self, key: Key, state: PyTree) -> tuple[Float[Array, "P parameters"], PyTree]:
         """A population to try."""
@@ -138,3 +136,8 @@ class Strategy:
     def mean(self, state: PyTree) -> Float[Array, " parameters"]:
         """The centre of the search: the agent that a run ships."""
         return state.mean
+
+
+def _strongly_typed(state: PyTree) -> PyTree:
+    """Make Python numbers, and arrays that came of them, what a step returns: else it is compiled twice."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
