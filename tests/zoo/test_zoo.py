@@ -26,7 +26,6 @@ def test_every_agent_has_a_card_that_fits(name):
     # These cards are owed the other half of their episodes
     halved = name in (
         "carracing-attention-agent",
-        "carracing-netrand",
         "carracing-noise-10",
         "carracing-pi-backgrounds",
     )

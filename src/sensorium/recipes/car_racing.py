@@ -232,12 +232,22 @@ CONVOLUTIONAL = dataclasses.replace(
 )
 
 # NetRand is its random layer and a loss that pulls features of changed and plain images together. Imitation
-# has the layer alone: the loss, and averaging actions over several layers in tests, do not exist here
+# has the layer alone: the loss, and averaging actions over several layers in tests, do not exist here. Each
+# time that an image is learned from, the layer is another: three times is worth more than three images
 NETRAND = dataclasses.replace(
     CONVOLUTIONAL,
     name="carracing-netrand",
     summary="The convolutional agent behind NetRand's random layer, without NetRand's loss on features.",
-    stages=(CONVOLUTIONAL.last.changed(perturbation=RandomConvolution()),),
+    stages=(
+        CONVOLUTIONAL.last.changed(
+            perturbation=RandomConvolution(),
+            generations=30,
+            beta_generations=10,
+            buffer_rounds=100,
+            num_batches=3,
+            test_every=5,
+        ),
+    ),
 )
 
 # At rest it does not brake, and each of its actions lasts four frames: it learns in far fewer steps
