@@ -74,10 +74,16 @@ def score_tables(
                     "paper": str(published.get(score.perturbation, "-")),
                     "difference": difference,
                     "difference_ci95": interval,
+                    "weights": fingerprint(policy),
                 }
             )
         tables.append(score_table(scores, published, plain))
     return rows, Group(*tables)
+
+
+def fingerprint(policy: Policy) -> str:
+    """Identify the weights that a score is of: those of a name may be others later."""
+    return hashlib.sha256(np.asarray(to_vector(policy)).tobytes()).hexdigest()[:16]
 
 
 def _scored(
