@@ -65,7 +65,7 @@ def score_tables(
         scores = [
             plain if perturbation == Identity() else ask(perturbation) for perturbation in asked
         ]
-        published = paper.get(name, {})
+        published, weights = paper.get(name, {}), fingerprint(policy)
         for score in scores:
             difference, interval = paired_difference(score.returns, plain.returns)
             rows.append(
@@ -74,16 +74,17 @@ def score_tables(
                     "paper": str(published.get(score.perturbation, "-")),
                     "difference": difference,
                     "difference_ci95": interval,
-                    "weights": fingerprint(policy),
+                    "weights": weights,
                 }
             )
         tables.append(score_table(scores, published, plain))
     return rows, Group(*tables)
 
 
-def fingerprint(policy: Policy) -> str:
-    """Identify the weights that a score is of: those of a name may be others later."""
-    return hashlib.sha256(np.asarray(to_vector(policy)).tobytes()).hexdigest()[:16]
+def fingerprint(policy: Policy, asked: str = "") -> str:
+    """Identify weights, as those of a name may be others later, and what was `asked` of them."""
+    weights = np.asarray(to_vector(policy)).tobytes()
+    return hashlib.sha256(asked.encode() + weights).hexdigest()[:16]
 
 
 def _scored(
@@ -99,8 +100,7 @@ def _scored(
     if not make_world(env).on_host:
         return watched(policy, name, env, perturbation, episodes, seed)
     asked = (env, repr(perturbation), episodes, seed, repr(policy))
-    digest = hashlib.sha256(repr(asked).encode() + np.asarray(to_vector(policy)).tobytes())
-    path = out / "scores" / f"{name}-{digest.hexdigest()[:16]}.json"
+    path = out / "scores" / f"{name}-{fingerprint(policy, repr(asked))}.json"
     if (kept := _kept(path)) is not None:
         Console(stderr=True).print(f"As measured before: {path}", style="dim", highlight=False)
         return kept

@@ -116,7 +116,9 @@ class Strategy:
 
     def init(self, key: Key, mean: Float[Array, " parameters"]) -> PyTree:
         """The state of a search that starts around `mean`."""
-        return _strongly_typed(self._algorithm.init(key, mean, self._params))
+        state = self._algorithm.init(key, mean, self._params)
+        # Python numbers, and arrays that came of them, become what a step returns: else it is compiled twice
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
     def ask(self, key: Key, state: PyTree) -> tuple[Float[Array, "P parameters"], PyTree]:
         """A population to try."""
@@ -136,8 +138,3 @@ class Strategy:
     def mean(self, state: PyTree) -> Float[Array, " parameters"]:
         """The centre of the search: the agent that a run ships."""
         return state.mean
-
-
-def _strongly_typed(state: PyTree) -> PyTree:
-    """Make Python numbers, and arrays that came of them, what a step returns: else it is compiled twice."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.asarray(leaf).dtype), state)
