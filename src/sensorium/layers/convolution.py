@@ -35,7 +35,7 @@ class Convolution(eqx.Module):
         # On a CPU, XLA takes five times as long for the gradient of a convolution as for that of a product
         in_blocks = self.weight.shape[-1] % self.stride == 0
         by_product = in_blocks and jax.default_backend() == "cpu"
-        convolve = _as_product if by_product else _convolve
+        convolve = convolve_by_product if by_product else _convolve
         return convolve(image, self.weight, self.stride) + self.bias[None, None]
 
 
@@ -51,8 +51,10 @@ def _convolve(image: Array, weight: Array, stride: int) -> Array:
     return convolved[0]
 
 
-def _as_product(image: Array, weight: Array, stride: int) -> Array:
-    """Convolve by a product of matrices: a window is some blocks of `stride` pixels each way."""
+def convolve_by_product(
+    image: Array, weight: Array, stride: int, precision: str | None = None
+) -> Array:
+    """Convolve by a product of matrices, of JAX's `precision`: a window is blocks of `stride` pixels."""
     outputs, inputs, size, _ = weight.shape
     blocks = size // stride
     rows, columns = ((length - size) // stride + 1 for length in image.shape[:2])
@@ -68,4 +70,5 @@ def _as_product(image: Array, weight: Array, stride: int) -> Array:
         -1,
     )
     parts = weight.reshape(outputs, inputs, blocks, stride, blocks, stride)
-    return windows @ parts.transpose(2, 4, 3, 5, 1, 0).reshape(-1, outputs)
+    parts = parts.transpose(2, 4, 3, 5, 1, 0).reshape(-1, outputs)
+    return jnp.matmul(windows, parts, precision=precision)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.errors import ConfigError, check_counts
+from sensorium.layers import convolve_by_product
 from sensorium.perturbations.image import ImagePerturbation
 from sensorium.types import Image, Key, ObservationSpec
 
@@ -100,18 +100,9 @@ def _convolve(image: Image, kernel: Kernel) -> Float[Array, "height width 3"]:
     # As a product, which XLA computes once. A sum of shifted planes would be computed anew by each part of
     # a convolutional agent that reads the image: 20 ms a step of 8 episodes instead of 2 on one core. XLA's
     # own convolutions are slower still where weights differ in each episode of a batch
-    height, width, _ = image.shape
     border = (_SIZE // 2,) * 2
-    padded = jnp.pad(image, (border, border, (0, 0)))
-    windows = jnp.concatenate(
-        [
-            padded[row : row + height, column : column + width]
-            for row, column in np.ndindex(_SIZE, _SIZE)
-        ],
-        -1,
-    )
-    weights = kernel.reshape(-1, _COLOURS)
-    return jnp.matmul(windows.astype(jnp.float32), weights, precision="highest")
+    padded = jnp.pad(image, (border, border, (0, 0))).astype(jnp.float32)
+    return convolve_by_product(padded, kernel.transpose(3, 2, 0, 1), 1, precision="highest")
 
 
 def _in_bytes(
