@@ -166,15 +166,23 @@ def side_by_side(world, chosen):
 
 
 def times(card):
-    """What all stages took, and their experts apart; more than that if a start is not counted in."""
-    more = ">" if any("start" in stage for stage in card["stages"]) else ""
+    """What all stages and starts took, and experts apart; more than that if a start is unknown."""
+    stages = [*stages_of(card)]
+    unknown = any("training_seconds" not in stage["start"] for stage in stages if "start" in stage)
     experts = {
         stage["expert"]["name"]: stage["expert"]["training_seconds"]
-        for stage in card["stages"]
+        for stage in stages
         if "expert" in stage
     }
     apart = f"{sum(experts.values()) / 60:.0f} min" if experts else "-"
-    return f"{more}{card['training_seconds'] / 60:.0f} min", apart
+    return f"{'>' if unknown else ''}{card['training_seconds'] / 60:.0f} min", apart
+
+
+def stages_of(card):
+    """Those of an agent, after those of what it started from."""
+    for stage in card.get("stages", ()):
+        yield from stages_of(stage.get("start", {}))
+        yield stage
 
 
 def details(world):

@@ -54,7 +54,7 @@ def train(
         start: An agent of the zoo, a run or a file to start from.
         env: Another world; `gym:` and an id for any of Gymnasium.
         seed: Any whole number from 0 on; decides everything.
-        from_scratch: Train the experts too, in folders beside the run.
+        from_scratch: Train the experts and starts too, in folders beside the run.
         run_dir: Where the run is kept; runs/NAME by default.
         resume: A run directory to go on with, to the same end as if it had never stopped.
         engine: Where episodes run: `auto` is this machine, `ray` a Ray cluster, `jax` all processes that

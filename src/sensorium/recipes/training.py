@@ -18,7 +18,7 @@ from sensorium.seeding import key_of, stream
 from sensorium.training import Budget, RunDirectory, Trainer, TrainingContext, run
 from sensorium.training.checkpoints import LAST
 from sensorium.training.experts import Expert
-from sensorium.training.run import written_by
+from sensorium.training.run_directory import written_by
 from sensorium.types import Key
 
 FindExpert = Callable[[str, str, str], tuple[Expert, dict[str, Any]]]

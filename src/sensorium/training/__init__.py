@@ -10,8 +10,8 @@ from sensorium.training.evolution import Evolution as Evolution
 from sensorium.training.evolution import EvolutionConfig as EvolutionConfig
 from sensorium.training.ppo import Ppo as Ppo
 from sensorium.training.ppo import PpoConfig as PpoConfig
-from sensorium.training.run import RunDirectory as RunDirectory
 from sensorium.training.run import run as run
+from sensorium.training.run_directory import RunDirectory as RunDirectory
 from sensorium.training.sb3_ppo import Sb3PpoConfig as Sb3PpoConfig
 from sensorium.training.shac import Shac as Shac
 from sensorium.training.shac import ShacConfig as ShacConfig

@@ -1,196 +1,36 @@
-"""The loop around every trainer: test, keep the best, log, checkpoint, stop when asked.
-
-runs/ant-pi/
-    recipe.json               what was asked for
-    versions.json             of Python, JAX and the rest
-    metrics.jsonl             one line a generation: its stage, what `Metrics` says, mean return of the last
-                              test and of the best one, seconds since the start of the stage and to its end,
-                              and environment steps that training simulated in the generation
-                              (`env_steps`), also for each of its seconds
-    tensorboard/              the same for TensorBoard
-    last.safetensors          the whole state of the stage that is under way, to resume from
-    best.safetensors          the policy with the best test of the furthest stage that has had one
-    stages/clone.safetensors  what a finished stage kept, what it cost, and what it learned from
-    data/clone/               what its trainer needs until the stage is finished, such as demonstrations
-"""
+"""The loop around every trainer: test, keep the best, log, checkpoint, stop when asked."""
 
 import contextlib
-import os
-import platform
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sensorium.errors import AgentFileError, RunError, WriteError
+from sensorium.errors import AgentFileError, RunError
 from sensorium.policies import Policy
 from sensorium.rollout import Engine
 from sensorium.seeding import Seed, key_of, stream
-from sensorium.serialisation import (
-    load_pytree,
-    parse_json,
-    read_header,
-    remove_partial_files,
-    save_pytree,
-    write_json,
-)
+from sensorium.serialisation import save_pytree
 from sensorium.training.budget import Budget
 from sensorium.training.checkpoints import (
     BEST,
     Clock,
     Progress,
-    check_recipe,
     first_progress,
     load_checkpoint,
     save_checkpoint,
     stage_of_checkpoint,
 )
 from sensorium.training.progress import Display, MetricsFile, TensorBoard
+from sensorium.training.run_directory import RunDirectory, describe_versions
 from sensorium.training.trainer import Metrics, Trainer
 from sensorium.types import Keys
 
-_RECIPE = "recipe.json"
-_VERSIONS = "versions.json"
 _TESTS = 0x7E57  # folded into the seed: test episodes are never training episodes
-
-
-class RunDirectory:
-    """A folder that holds one run of one recipe."""
-
-    def __init__(self, path: Path | str, recipe: dict[str, Any]):
-        """Name a run; nothing is touched yet."""
-        self.path = Path(path)
-        self.recipe = recipe
-
-    @staticmethod
-    def exists(path: Path | str) -> bool:
-        """Whether a folder holds a run."""
-        return os.path.isfile(Path(path) / _RECIPE)
-
-    @staticmethod
-    def open(path: Path | str) -> "RunDirectory":
-        """An existing run, to be resumed.
-
-        Raises:
-            RunError: There is no run in that folder, or it cannot be read.
-        """
-        path = Path(path)
-        file = path / _RECIPE
-        if not RunDirectory.exists(path):
-            raise RunError(f"{path} is not a run directory: it has no {_RECIPE}.")
-        try:
-            recipe = parse_json(file.read_bytes())
-        except OSError as error:
-            raise RunError(f"Could not read {file}: {error.strerror or error}.") from error
-        except ValueError as error:
-            raise RunError(f"Could not read {file}: {error}.") from error
-        if not isinstance(recipe, dict):
-            raise RunError(f"Could not read {file}: it holds no recipe.")
-        return RunDirectory(path, recipe)
-
-    @property
-    def versions(self) -> Any:
-        """What `describe_versions` said when the run began; nothing if that cannot be read."""
-        with contextlib.suppress(OSError, ValueError):
-            return parse_json((self.path / _VERSIONS).read_bytes())
-        return None
-
-    @contextlib.contextmanager
-    def locked(self, new: bool = False) -> Iterator[None]:
-        """Keep other processes from training in the folder.
-
-        Args:
-            new: Make the folder, and refuse one that holds a run.
-
-        Raises:
-            RunError: Another process has it, there is a run in it already, or it cannot be locked.
-            WriteError: It cannot be written.
-        """
-        name = self.path / ".lock"
-        try:
-            if new:
-                self.path.mkdir(parents=True, exist_ok=True)
-            lock = name.open("w")
-        except OSError as error:
-            raise WriteError(f"Could not write {name}: {error.strerror}.") from error
-        with lock:
-            _lock(lock, self.path)
-            if new and self.exists(self.path):
-                held = RunDirectory.open(self.path).recipe.get("name", "?")
-                raise RunError(
-                    f"{self.path} already holds a run of {held!r}; continue it with "
-                    f"`sensorium train --resume {self.path}` or choose another --run-dir."
-                )
-            remove_partial_files(self.path)
-            yield
-
-    def describe(self) -> None:
-        """Write recipe and versions, if need be: from now on the folder, which is `locked`, holds a run."""
-        if self.exists(self.path):
-            return
-        write_json(self.path / _VERSIONS, describe_versions())
-        write_json(self.path / _RECIPE, self.recipe)
-
-    def finished(self, stage: str) -> bool:
-        """Whether a stage is done."""
-        return os.path.isfile(self._file(stage))
-
-    def load(self, stage: str, like: Policy) -> Policy:
-        """What a finished stage kept, in the structure of `like`.
-
-        Raises:
-            RunError: The file is damaged, or of another recipe.
-        """
-        file = self._file(stage)
-        try:
-            check_recipe(file, read_header(file), self.recipe)
-            return load_pytree(file, like)
-        except AgentFileError as error:
-            raise RunError(f"{self.path} cannot be resumed: {error}") from error
-
-    def finish(self, stage: str, policy: Policy, header: dict[str, Any]) -> None:
-        """Keep the policy of a stage; the stage is done when its file is there, and its data go."""
-        save_pytree(self._file(stage), policy, header)
-        shutil.rmtree(self.data(stage), ignore_errors=True)
-
-    def data(self, stage: str) -> Path:
-        """Where the trainer of a stage may keep data until the stage is finished."""
-        return self.path / "data" / stage
-
-    def history(self) -> list[dict[str, Any]]:
-        """What the finished stages cost, in the order of the recipe."""
-        names = [stage["name"] for stage in self.recipe["stages"]]
-        files = [self._file(name) for name in names]
-        return [read_header(file)["history"] for file in files if os.path.isfile(file)]
-
-    def _file(self, stage: str) -> Path:
-        return self.path / "stages" / f"{stage}.safetensors"
-
-
-def _lock(file: IO[str], directory: Path) -> None:
-    """Lock a file for as long as it is open; RunError if another process has, or if that is not possible."""
-    try:
-        import fcntl
-    except ImportError as error:
-        raise RunError(
-            f"{platform.system()} lacks fcntl, which runs are locked with: train on Linux or macOS."
-        ) from error
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise RunError(f"Another process is training in {directory}.") from error
-    except OSError as error:
-        raise RunError(
-            f"The file system of {directory} cannot lock files ({error.strerror or error}); choose a "
-            "folder on another one."
-        ) from error
 
 
 def run(
@@ -361,21 +201,6 @@ def _figures(metrics: Metrics) -> dict[str, float]:
 
 def _finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
-
-
-def written_by(versions: Any) -> str:
-    """Which version of Sensorium wrote something, for an error; nothing if that is not known."""
-    known = versions.get("sensorium") if isinstance(versions, dict) else None
-    return f" (Sensorium {known} wrote it)" if isinstance(known, str) else ""
-
-
-def describe_versions() -> dict[str, str]:
-    """Python, the machine, and the packages that a result may depend on."""
-    versions = {"python": platform.python_version(), "machine": platform.machine()}
-    for package in ("sensorium", "jax", "jaxlib", "equinox", "evosax", "optax", "numpy"):
-        with contextlib.suppress(PackageNotFoundError):
-            versions[package] = version(package)
-    return versions
 
 
 @contextlib.contextmanager

@@ -1,18 +1,25 @@
 """Agents as files: load one by the name of the zoo, from a run, or from a file; save one."""
 
+import contextlib
 import dataclasses
 import os
 from pathlib import Path
 from typing import Any
 
 from sensorium.bridges.sb3_files import is_model
-from sensorium.errors import AgentFileError, MissingExtraError, UnknownNameError, did_you_mean
+from sensorium.errors import (
+    AgentFileError,
+    MissingExtraError,
+    RunError,
+    UnknownNameError,
+    did_you_mean,
+)
 from sensorium.policies import Policy
 from sensorium.recipes import Recipe
 from sensorium.serialisation import load_pytree, parse_json, read_header, save_pytree
 from sensorium.training import RunDirectory
 from sensorium.training.checkpoints import BEST
-from sensorium.training.run import written_by
+from sensorium.training.run_directory import written_by
 from sensorium.types import Action, ObservationSpec, PyTree
 
 
@@ -172,6 +179,9 @@ def _read_card(path: Path, header: dict[str, Any]) -> dict[str, Any]:
         if isinstance(card, dict) and "scores" in card:
             return _checked(card, beside)
     card = header.get("card", {key: header[key] for key in header if key != "recipe"})
+    if path.name == BEST and RunDirectory.exists(path.parent):
+        with contextlib.suppress(RunError):  # not finished: nobody knows yet
+            card = card | RunDirectory.open(path.parent).cost()
     return _checked(card, path)
 
 

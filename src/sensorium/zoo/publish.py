@@ -34,7 +34,7 @@ from sensorium.serialisation import read_header, write_json
 from sensorium.terminal import significant
 from sensorium.training import RunDirectory
 from sensorium.training.checkpoints import BEST
-from sensorium.training.run import describe_versions
+from sensorium.training.run_directory import describe_versions
 from sensorium.types import num_sensors_of
 from sensorium.zoo.agent import Agent, load, zoo_directory
 
@@ -172,16 +172,11 @@ def _name(source: str) -> str:
 
 def _training(run: Path) -> dict[str, Any]:
     """What the training of a run cost, stage by stage, and with which versions it was made."""
-    stages = RunDirectory.open(run).history()
-    if len(stages) < len(RunDirectory.open(run).recipe["stages"]):
-        raise ConfigError(
-            f"{run} is not finished: continue it with `sensorium train --resume {run}`."
-        )
+    best = read_header(run / BEST)
     return {
-        "generation": read_header(run / BEST)["generation"],
-        "training_seconds": round(sum(stage["seconds"] for stage in stages), 1),
-        "stages": stages,
-        "versions": read_header(run / BEST)["versions"],
+        "generation": best["generation"],
+        **RunDirectory.open(run).cost(),
+        "versions": best["versions"],
     }
 
 

@@ -43,8 +43,8 @@ def train(
     Args:
         recipe: What to train.
         directory: Where; must not hold a run yet.
-        from_scratch: Train the experts too that are recipes, in folders beside this one, instead of taking
-            those of the zoo; what is done there already is not done again.
+        from_scratch: Train the experts and starts too that are recipes, in folders beside this one, instead
+            of taking those of the zoo; what is done there already is not done again.
         passed: Experts as they are, by the names that the recipe has for them.
         options: As of `recipes.train`.
 
@@ -55,7 +55,7 @@ def train(
     stages = tuple(_from_anywhere(stage, recipe.env) for stage in recipe.stages)
     recipe = dataclasses.replace(recipe, stages=stages)
     if from_scratch:
-        recipe = _with_own_experts(recipe, Path(directory), **options)
+        recipe = _with_own_agents(recipe, Path(directory), **options)
     return recipes.train(recipe, directory, find_expert=_finder(passed), **options)
 
 
@@ -189,20 +189,24 @@ def _from_anywhere(stage: Stage, env: str) -> Stage:
     )
 
 
-def _with_own_experts(recipe: Recipe, directory: Path, **options: Any) -> Recipe:
-    """The recipe with experts that were trained beside it."""
-    stages = []
-    for stage in recipe.stages:
-        if stage.expert in RECIPES:
-            own = directory.absolute().parent / stage.expert
-            if own == directory.absolute():
-                raise ConfigError(
-                    f"{directory} is where the expert {stage.expert} is to be trained."
-                )
-            if RunDirectory.exists(own):
-                resume(own, **options)
-            else:
-                train(recipes.find(stage.expert), own, from_scratch=True, **options)
-            stage = dataclasses.replace(stage, expert=str(own))
-        stages.append(stage)
-    return dataclasses.replace(recipe, stages=tuple(stages))
+def _with_own_agents(recipe: Recipe, directory: Path, **options: Any) -> Recipe:
+    """The recipe with experts and starts that were trained beside it."""
+
+    def own(source: str) -> str:
+        if source not in RECIPES:
+            return source
+        beside = directory.absolute().parent / source
+        if beside == directory.absolute():
+            raise ConfigError(
+                f"{directory} is where {source} is to be trained, which it learns from."
+            )
+        if RunDirectory.exists(beside):
+            resume(beside, **options)
+        else:
+            train(recipes.find(source), beside, from_scratch=True, **options)
+        return str(beside)
+
+    stages = tuple(
+        stage.changed(expert=own(stage.expert), start=own(stage.start)) for stage in recipe.stages
+    )
+    return dataclasses.replace(recipe, stages=stages)
