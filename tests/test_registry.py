@@ -130,6 +130,42 @@ def test_an_unknown_part_names_the_nearest():
         Recipe.from_json(written)
 
 
+def test_a_mistake_in_a_recipe_of_foreign_parts_is_no_missing_module():
+    written = json.loads(json.dumps(RECIPE.to_json()))
+    with pytest.raises(UnknownNameError, match="did you mean") as caught:
+        Recipe.from_json(written | {"env": "CartPoleSwingUpHardr"})
+    assert "--plugin" not in str(caught.value)
+    both = {"needs": ["tests.foreign.foreign_parts", "one.more", "and_another"]}
+    with pytest.raises(UnknownNameError, match=r"`--plugin one\.more --plugin and_another`"):
+        Recipe.from_json(written | {"env": "Nowhere"} | both)
+
+
+def test_installed_packages_offer_parts(tmp_path):
+    """As `pip` lays them out; one that fails is named and left out."""
+    (tmp_path / "offered.py").write_text(
+        "import dataclasses, sensorium\n"
+        "from sensorium.perturbations import Identity\n"
+        "@sensorium.register\n"
+        "@dataclasses.dataclass(frozen=True)\n"
+        "class Offered(Identity):\n"
+        "    pass\n"
+    )
+    about = tmp_path / "offered-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[sensorium.parts]\nabsent = absent_module\nmine = offered\n"
+    )
+    setting = 'perturbation={"kind": "Offered"}'
+    find = "import sensorium.recipes as r; print(r.adapt(r.find('cartpole-pi'), ["
+    done = subprocess.run(
+        [sys.executable, "-c", f"{find}{setting!r}]))"], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), *filter(None, sys.path)))},
+    )  # fmt: skip
+    assert "perturbation=Offered()" in done.stdout
+    assert "The parts of absent_module are missing" in done.stderr
+
+
 def test_what_cannot_be_registered():
     class Plain:
         pass

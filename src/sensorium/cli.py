@@ -135,8 +135,8 @@ def convert(
         from sensorium.analysis import figures
 
         figures.comparison(comparison.directory / "comparison.png", comparison)
-    report.write(comparison.to_json(), json)
     report.console_for(json).print(comparison.table())
+    report.write(comparison.to_json(), json)
     Console(stderr=True, highlight=False).print(comparison.verdict(), soft_wrap=True, markup=False)
 
 

@@ -146,7 +146,9 @@ def did_you_mean(kind: str, name: str, choices: Iterable[str], note: str = "") -
         hint = f"did you mean {' or '.join(repr(folded[match]) for match in near)}?"
     elif len(choices) > _MANY:
         hint = "none is like it."
-    else:
+    elif choices:
         hint = f"there are {', '.join(repr(choice) for choice in choices)}."
+    else:
+        hint = "there is none at all."
     bracket = f" ({note})" if note else ""
     return UnknownNameError(f"There is no {kind} {name!r}{bracket}; {hint}")

@@ -201,6 +201,18 @@ def test_drawing_is_an_extra(monkeypatch):
         importlib.import_module("sensorium.analysis")
 
 
+def test_without_the_extra_that_draws_a_table_is_refused_in_a_sentence():
+    script = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "sys.argv = ['sensorium', 'reproduce', 'table-3']\n"
+        "from sensorium.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "pip install 'sensorium[draw]'" in done.stderr
+
+
 def test_an_evaluation_draws_nothing():
     """What scores agents, in a process of its own, imports none of the extra's packages."""
     script = (

@@ -60,6 +60,12 @@ def test_what_an_agent_starts_from_is_trained_too_and_counted_in(family):
     assert stage["start"]["training_seconds"] == own
 
 
+def test_nothing_is_trained_for_an_agent_whose_own_settings_do_not_fit(family):
+    with pytest.raises(ConfigError, match="at least 4, got 3"):
+        zoo.train(CHILD.override({"population": 3}), family / "child", from_scratch=True)
+    assert not family.exists()
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [({"seed": 3}, "its 'seed' differs"), ({"population": 6}, "its 'stages' differs")],

@@ -51,8 +51,8 @@ def score(
         for perturbation in perturbations
     ]
     dictionaries = [row.to_json() for row in rows]
-    write(dictionaries if len(rows) > 1 else dictionaries[0], json)
     console_for(json).print(score_table(rows, paper))
+    write(dictionaries if len(rows) > 1 else dictionaries[0], json)
     return rows
 
 

@@ -12,6 +12,7 @@ from sensorium.recipes.recipe import STAGE
 from sensorium.recipes.recipe import Recipe as Recipe
 from sensorium.recipes.recipe import Stage as Stage
 from sensorium.recipes.training import FindExpert as FindExpert
+from sensorium.recipes.training import check as check
 from sensorium.recipes.training import read as read
 from sensorium.recipes.training import resume as resume
 from sensorium.recipes.training import train as train

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -197,9 +198,15 @@ class Recipe:
             name, rest = self.stages[0].name, path
         stage = self.stage(name)
         prefix = ["stages", str(places[name])]
-        if rest and not hasattr(stage, rest[0]):
-            return [*prefix, "trainer", *rest]
-        return [*prefix, *rest]
+        own, of_trainer = (
+            [field.name for field in dataclasses.fields(part)] for part in (stage, stage.trainer)
+        )
+        if not rest or rest[0] in own:
+            return [*prefix, *rest]
+        if rest[0] not in of_trainer:
+            kind = f"setting of the stage {name!r} or its {type(stage.trainer).__name__}"
+            raise did_you_mean(kind, rest[0], {*own, *of_trainer})
+        return [*prefix, "trainer", *rest]
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values; every part says its kind, and `needs` names the modules of foreign ones."""
@@ -236,10 +243,11 @@ class Recipe:
             recipe = decode(value, Recipe, "the recipe")
             check_world_name(recipe.env)
         except UnknownNameError as error:
-            if not needs:
+            missing = [module for module in needs if module not in sys.modules]
+            if not missing:
                 raise
             raise UnknownNameError(
-                f"The recipe needs parts of {' and '.join(map(repr, needs))}, which is not imported: "
-                f"import it first, or say `--plugin {needs[0]}`."
+                f"{error} The recipe needs parts of {' and '.join(map(repr, missing))}, not imported so far: "
+                f"import first, or say `{' '.join(f'--plugin {module}' for module in missing)}`."
             ) from error
         return recipe

@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,11 @@ def train(recipe: Recipe, directory: Path | str, **options: Any) -> Policy:
         KeyboardInterrupt: Stopped by a signal; `resume` goes on.
     """
     return _Chain(recipe, RunDirectory(directory, recipe.to_json()), **options).run(resume=False)
+
+
+def check(recipe: Recipe, directory: Path | str, **options: Any) -> None:
+    """Raise what `train` would before it writes anything; options as there."""
+    _Chain(recipe, RunDirectory(directory, recipe.to_json()), **options).check(recipe.stages)
 
 
 def resume(directory: Path | str, **options: Any) -> Policy:
@@ -93,24 +98,24 @@ class _Chain:
             for number, stage in enumerate(self.recipe.stages)
             if not (resume and self.directory.finished(stage.name))
         ]
-        for _, stage in todo:
-            self._check(stage)
+        self.check(stage for _, stage in todo)
         with self.directory.locked(new=not resume) if self._leads else contextlib.nullcontext():
             policy = None
             for number, stage in todo:
                 policy = self._run_stage(number, stage)
             return self._kept(self.recipe.last) if policy is None else policy
 
-    def _check(self, stage: Stage) -> None:
-        """Build all that the stage needs; random policies stand in for what has yet to be trained."""
-        self.recipe.outline(stage)
-        start, expert = (
-            self._find_policy(source, stage, planned=True)[0]
-            for source in (self.recipe.start_of(stage), stage.expert)
-        )
-        with self._engines(stage) as (tests, trains):
-            self._leads = tests.leads
-            self._build(stage, trains, start, expert)
+    def check(self, stages: Iterable[Stage]) -> None:
+        """Build all that stages need; random policies stand in for what has yet to be trained."""
+        for stage in stages:
+            self.recipe.outline(stage)
+            start, expert = (
+                self._find_policy(source, stage, planned=True)[0]
+                for source in (self.recipe.start_of(stage), stage.expert)
+            )
+            with self._engines(stage) as (tests, trains):
+                self._leads = tests.leads
+                self._build(stage, trains, start, expert)
 
     def _run_stage(self, number: int, stage: Stage) -> Policy:
         start, of_start = self._find_policy(self.recipe.start_of(stage), stage)

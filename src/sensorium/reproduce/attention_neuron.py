@@ -5,7 +5,6 @@ from pathlib import Path
 import jax
 import numpy as np
 from rich.table import Table
-from sklearn.linear_model import LinearRegression
 
 from sensorium.analysis import figures
 from sensorium.analysis.traces import collect_codes, trace_episode
@@ -42,6 +41,10 @@ def table_6(episodes: int, seed: int, out: Path) -> Result:
 
 def table_3(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AN Table 3: how much of each sensor a linear regression reads out of the code."""
+    from sklearn.linear_model import (
+        LinearRegression,
+    )  # of the extra that `sensorium.analysis` asks for
+
     del out
     world = make(ENV)
     table = Table(

@@ -7,6 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import jax
+
 from sensorium import recipes
 from sensorium.bridges import minari
 from sensorium.bridges.open_env import EnvName
@@ -55,6 +57,7 @@ def train(
     stages = tuple(_from_anywhere(stage, recipe.env) for stage in recipe.stages)
     recipe = dataclasses.replace(recipe, stages=stages)
     if from_scratch:
+        recipes.check(recipe, directory, find_expert=_planned(_finder(passed)), **options)
         recipe = _with_own_agents(recipe, Path(directory), **options)
     return recipes.train(recipe, directory, find_expert=_finder(passed), **options)
 
@@ -75,6 +78,17 @@ def _finder(passed: Mapping[str, Expert]) -> recipes.FindExpert:
         return find_expert(source, vecnormalize, env)
 
     return find
+
+
+def _planned(find: recipes.FindExpert) -> recipes.FindExpert:
+    """Random policies in place of those that are trained first."""
+
+    def find_or_draw(source: str, vecnormalize: str, env: str) -> tuple[Expert, dict[str, Any]]:
+        if source in RECIPES:
+            return recipes.find(source).draw_policy(jax.random.key(0)), {}
+        return find(source, vecnormalize, env)
+
+    return find_or_draw
 
 
 def find_expert(source: str, vecnormalize: str, env: str) -> tuple[Expert, dict[str, Any]]:
