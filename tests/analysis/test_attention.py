@@ -19,7 +19,7 @@ from sensorium.zoo.agent import Agent
 SHAPE = (96, 96, 3)
 AGENTS = {
     "shuffled patches": VisionAttentionNeuronConfig(num_queries=16, top=4),
-    "votes": AttentionAgentConfig(top=5),
+    "patch importance": AttentionAgentConfig(top=5),
 }
 
 
@@ -45,7 +45,7 @@ def test_importance_is_that_of_the_patches(policy, episode):
     corners, size = policy.patches(96, 96)
     assert (len(corners), size) == {6: (256, 6), 7: (529, 7)}[size]
     assert episode.importance.shape == (8, len(corners))
-    # Each of 16 queries, or each patch that votes, gives 1 in all
+    # Each of 16 queries, or each patch, gives 1 in all
     given = {6: 16, 7: 529}[size]
     np.testing.assert_allclose(episode.importance.sum(1), given, rtol=1e-4)
 

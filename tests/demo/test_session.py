@@ -97,8 +97,8 @@ def test_sensors_are_rewired_by_the_perturbations_of_the_package(recipe):
     more = {"noise": 3, "copies": 2} if rewiring.any_number else {}
     rewired = rewiring.rewire(Controls(agent="x", wiring=9, cut=(1,), **more), 2)
     assert same_kind(rewired.perturbation.init(jax.random.key(0), 5), rewired.state)
-    arriving = rewired.perturbation.output_spec(5)
-    assert arriving == rewiring.inputs(rewired) == len(rewired.channel)
+    spec = rewired.perturbation.output_spec(5)
+    assert spec == rewiring.inputs(rewired) == len(rewired.channel)
     state = jax.tree.map(jnp.asarray, rewired.state)
     source = np.asarray(rewired.perturbation.sensor_of_channel(state, 5))
     np.testing.assert_array_equal(source[: rewired.used], rewiring.source(rewired))

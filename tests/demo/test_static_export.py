@@ -223,7 +223,7 @@ def test_the_agent_keeps_its_return_after_a_shuffle_and_the_baseline_does_not(ad
       const run = (seed, shuffled) => {
         const session = new Sensorium.Session(Sensorium.weights, "cartpole-pi");
         session.reset(seed, [0.1 * (seed % 5), 0, Math.PI + 0.1 * seed, 0]);
-        if (shuffled) session.sources = [3, 0, 4, 1, 2], session.sense();
+        if (shuffled) session.sensorOfChannel = [3, 0, 4, 1, 2], session.sense();
         while (session.time < 1000) session.step();
         return session.worlds.map((world) => world.total);
       };

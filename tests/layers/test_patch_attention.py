@@ -1,4 +1,4 @@
-"""Votes of patches against the formula, with all patches and the whole matrix written out."""
+"""Patch importance against the formula, with all patches and the whole matrix written out."""
 
 import equinox as eqx
 import jax
@@ -43,7 +43,9 @@ def written_out(layer, image):
     seed=st.integers(0, 2**31 - 1),
 )
 @settings(max_examples=40, deadline=None)
-def test_votes_are_the_column_sums_of_the_formula(size, stride, height, width, channels, seed):
+def test_importances_are_the_column_sums_of_the_formula(
+    size, stride, height, width, channels, seed
+):
     layer = PatchAttention(
         channels=channels,
         patch_size=size,
@@ -94,7 +96,7 @@ def test_a_image_smaller_than_a_patch_is_refused():
     seed=st.integers(0, 2**31 - 1),
 )
 @settings(max_examples=15, deadline=None)
-def test_gradients_of_votes_are_those_of_the_formula(patches, width, seed):
+def test_gradients_of_importances_are_those_of_the_formula(patches, width, seed):
     draw = np.random.default_rng(seed).standard_normal
     queries, keys = draw((2, patches, width)).astype(np.float32)
     weight = draw(patches).astype(np.float32)
@@ -112,7 +114,7 @@ def test_gradients_of_votes_are_those_of_the_formula(patches, width, seed):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
-def test_top_places_are_exact_and_lean_towards_more_votes():
+def test_top_places_are_exact_and_lean_towards_higher_importance():
     places = jnp.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     counted = jnp.array([1.0, 3.0, 2.9, 0.1])
     np.testing.assert_array_equal(top_places(counted, places, 2), [[0, 1], [1, 0]])

@@ -120,11 +120,11 @@ def test_attention_agent_looks_and_drives_as_the_authors(reference):
         golden["observations"], golden["actions"], golden["importances"], strict=True
     ):
         action, carry, trace = step(jnp.asarray(frame), carry)
-        votes = np.asarray(trace.attention[0])
-        np.testing.assert_allclose(votes, importances, rtol=0, atol=1e-3)
+        importance = np.asarray(trace.attention[0])
+        np.testing.assert_allclose(importance, importances, rtol=0, atol=1e-3)
         tenth, next_one = np.sort(importances)[::-1][9:11]
         if tenth - next_one > 1e-5:
-            assert set(np.argsort(-votes)[:10]) == set(np.argsort(-importances)[:10])
+            assert set(np.argsort(-importance)[:10]) == set(np.argsort(-importances)[:10])
         errors.append(np.abs(action - expected).max())
     # A near tie turns two places around, and the LSTM carries that on
     assert np.median(errors) < 1e-4

@@ -78,7 +78,7 @@ def test_imitation_is_best_where_the_expert_is(distribution):
     weights = np.ones(5, np.float32)
 
     def loss(outputs):
-        return distribution.distance(outputs, wanted, weights)
+        return distribution.imitation_loss(outputs, wanted, weights)
 
     near = 10 * wanted if not distribution.bounded else jnp.asarray([0.4, -0.2, 0.1, 0.3, -0.6])
     assert float(loss(near)) < 1e-3
@@ -93,11 +93,11 @@ def test_advice_tells_how_likely_options_are():
     assert (jnp.abs(advice) <= 1).all()
     assert (advice[:2].argmax(), advice[2:].argmax()) == (0, 2)
     # The loss is least where the student's likelihoods are those of the advice
-    loss = jax.grad(lambda outputs: distribution.distance(outputs, advice, weights))
+    loss = jax.grad(lambda outputs: distribution.imitation_loss(outputs, advice, weights))
     np.testing.assert_allclose(loss(SHARPNESS * logits), 0, atol=1e-6)
     hard = jnp.asarray([1.0, -1, -1, -1, 1])
     near = 20 * hard
-    assert float(distribution.distance(near, hard, weights)) < 1e-6
+    assert float(distribution.imitation_loss(near, hard, weights)) < 1e-6
     np.testing.assert_array_equal(Gaussian().advice(logits), logits)
 
 

@@ -33,7 +33,7 @@ def test_it_has_the_papers_number_of_parameters():
 
 
 def test_it_acts_on_places_alone():
-    # An image in other colours with the same votes: the projections only see the first channel
+    # An image in other colours with the same importances: the projections only see the first channel
     policy = agent()
     mask = jnp.tile(jnp.array([1.0, 0.0, 0.0]), 49)
     policy = eqx.tree_at(

@@ -119,7 +119,7 @@ def _trace_on_host(
         observation, _ = env.reset(seed=int(seeds_of(key[None])[0]))
         for time in range(steps):
             drawn = env.render() if world.render_mode is not None else None
-            channels, sources, action, command, inside, carry, perturbation_state = _act(
+            channels, sensor_of_channel, action, command, inside, carry, perturbation_state = _act(
                 policy,
                 perturbation,
                 key,
@@ -135,7 +135,7 @@ def _trace_on_host(
                 EpisodeTrace(
                     sensors=observation,
                     channels=channels,
-                    source=sources,
+                    source=sensor_of_channel,
                     attention=inside.attention,
                     code=inside.code,
                     action=action,
@@ -163,10 +163,12 @@ def _act(
     carry: PyTree,
 ) -> tuple:
     channels, perturbation_state = sense(perturbation, key, time, perturbation_state, observation)
-    sources = perturbation.sensor_of_channel(perturbation_state, spec_of(observation.shape))
+    sensor_of_channel = perturbation.sensor_of_channel(
+        perturbation_state, spec_of(observation.shape)
+    )
     action, carry, inside = policy.step(channels, carry)
     command = perturb_action(perturbation, key, time, perturbation_state, action)
-    return channels, sources, action, command, inside, carry, perturbation_state
+    return channels, sensor_of_channel, action, command, inside, carry, perturbation_state
 
 
 def collect_codes(

@@ -62,12 +62,12 @@ class PerturbObservation(gymnasium.Wrapper):
             )
         self.perturbation = perturbation
         self._shown = spec_of(space.shape)
-        arriving = perturbation.output_spec(self._shown)
+        output_spec = perturbation.output_spec(self._shown)
         if len(space.shape) == 3:
-            self.observation_space = spaces.Box(0, 255, shape_of(arriving), np.uint8)
+            self.observation_space = spaces.Box(0, 255, shape_of(output_spec), np.uint8)
         else:
             box = EntityBox if len(space.shape) == 2 else spaces.Box
-            self.observation_space = box(-np.inf, np.inf, shape_of(arriving), np.float32)
+            self.observation_space = box(-np.inf, np.inf, shape_of(output_spec), np.float32)
         self._depth = 0
         while isinstance(env, gymnasium.Wrapper):
             self._depth += isinstance(env, PerturbObservation)

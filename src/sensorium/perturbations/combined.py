@@ -123,13 +123,13 @@ class OneOf(Perturbation):
 
     def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
         """Return as many sensors as the widest part gives; ConfigError for images of different shapes."""
-        arriving = {part.output_spec(spec) for part in self.parts}
-        counts = [count for each in arriving if (count := num_sensors_of(each)) is not None]
-        if len(counts) == len(arriving):
+        specs = {part.output_spec(spec) for part in self.parts}
+        counts = [count for each in specs if (count := num_sensors_of(each)) is not None]
+        if len(counts) == len(specs):
             return with_num_sensors(spec, max(counts))
-        if len(arriving) > 1:
+        if len(specs) > 1:
             raise ConfigError(f"The parts of {str(self)!r} give images of different shapes.")
-        return arriving.pop()
+        return specs.pop()
 
     def init(self, key: Key, spec: ObservationSpec) -> tuple[Int[Array, ""], PyTree]:
         """Draw which part it is, and the state of each."""

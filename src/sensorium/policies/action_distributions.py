@@ -66,8 +66,8 @@ class ActionDistribution(abc.ABC):
         """Compute the entropy; 0 of Gaussians, whose standard deviation does not depend on the outputs."""
 
     @abc.abstractmethod
-    def distance(
-        self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
+    def imitation_loss(
+        self, outputs: Outputs, expert_action: Action, weights: Float[np.ndarray, " A"]
     ) -> Scalar:
         """Compute the loss of imitation: how far outputs are from the advice of an expert."""
 
@@ -124,11 +124,11 @@ class Gaussian(ActionDistribution):
         del outputs
         return jnp.zeros(())
 
-    def distance(
-        self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
+    def imitation_loss(
+        self, outputs: Outputs, expert_action: Action, weights: Float[np.ndarray, " A"]
     ) -> Scalar:
         """Compute the logarithm of the error: states in which the expert fails too must not count most."""
-        return jnp.log1p(jnp.mean(weights * (self.action(outputs) - wanted) ** 2))
+        return jnp.log1p(jnp.mean(weights * (self.action(outputs) - expert_action) ** 2))
 
     def advice(self, action: Action) -> Action:
         return action
@@ -169,14 +169,14 @@ class Categorical(ActionDistribution):
         log_shares = self._log_shares(outputs)
         return -jnp.sum(jnp.exp(log_shares) * log_shares)
 
-    def distance(
-        self, outputs: Outputs, wanted: Action, weights: Float[np.ndarray, " A"]
+    def imitation_loss(
+        self, outputs: Outputs, expert_action: Action, weights: Float[np.ndarray, " A"]
     ) -> Scalar:
         """Compute the cross-entropy. Where the advice is no distribution, its largest numbers count."""
-        shares = (wanted + 1) / 2
+        shares = (expert_action + 1) / 2
         totals = jnp.stack([each.sum() for each in self._split(shares)])
         is_distribution = (shares >= 0).all() & (jnp.abs(totals - 1) < _ROUNDING).all()
-        shares = jnp.where(is_distribution, shares, self._largest(wanted))
+        shares = jnp.where(is_distribution, shares, self._largest(expert_action))
         return -jnp.sum(weights * shares * self._log_shares(outputs))
 
     def advice(self, action: Action) -> Action:

@@ -3,7 +3,7 @@
 The layer turns the patches of the last frames, in any order, into a code. The paper's agent computes patch
 importance on the code as if it were an image; as in an AttentionAgent, the places of the best go through an
 LSTM to the actions. Gradients through the choice of places are approximate, so there is also a policy that
-reads the whole code. A small network decides at each step how much of the old code is kept beside the new.
+reads the whole code. A small network decides at each step how much of the old code to blend with the new.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ class VisionCarry(NamedTuple):
     """Whether there was no frame yet; the first one then fills all."""
     action: Action
     code: Float[Array, "M D"]
-    kept: Scalar
+    blend: Scalar
     """Part of the old code in the next."""
     memory: Memory
 
@@ -90,7 +90,7 @@ class VisionPolicy(Policy):
     reader: PlacesReader | WholeReader
     lstm: LSTM
     output: Linear
-    keep: tuple[Linear, Linear]
+    blend: tuple[Linear, Linear]
     num_actions: int = eqx.field(static=True)
     hidden_rows: int = eqx.field(static=True, default=12)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
@@ -118,7 +118,7 @@ class VisionPolicy(Policy):
             fresh=jnp.ones((), bool),
             action=jnp.zeros(self.num_actions),
             code=jnp.zeros((self.layer.num_queries, self.layer.value.bias.shape[0])),
-            kept=jnp.zeros(()),
+            blend=jnp.zeros(()),
             memory=self.lstm.initial_memory(),
         )
 
@@ -149,14 +149,14 @@ class VisionPolicy(Policy):
         self, features: Float[Array, "M D"], carry: VisionCarry
     ) -> tuple[Outputs, VisionCarry]:
         """Mix the new code with the old one, read it, advance the LSTM, compute the outputs."""
-        code = (1 - carry.kept) * features + carry.kept * carry.code
+        code = (1 - carry.blend) * features + carry.blend * carry.code
         memory = self.lstm(self.reader(code), carry.memory)
         outputs = self.output(memory.hidden)
         action = self.distribution.feedback(self.distribution.action(outputs))
-        first, second = self.keep
+        first, second = self.blend
         hidden = jnp.tanh(first(jnp.concatenate([memory.hidden, action])))
-        kept = jax.nn.sigmoid(second(hidden)[0])
-        return outputs, carry._replace(code=code, kept=kept, memory=memory)
+        blend = jax.nn.sigmoid(second(hidden)[0])
+        return outputs, carry._replace(code=code, blend=blend, memory=memory)
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
         """Return the patches that its layer reads, side by side."""
@@ -189,7 +189,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     """What keys multiply the differences of frames by."""
     reading: Reading = Reading.PLACES
     """What of the code goes on."""
-    vote_size: int = 4
+    importance_size: int = 4
     """Width of queries and keys of the importance of the places of the code."""
     top: int = 10
     """How many places of the code it attends to."""
@@ -197,8 +197,8 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     """Units of the layer that reads the whole code."""
     hidden_size: int = 16
     """Units of the LSTM."""
-    keep_size: int = 16
-    """Units of the network that says how much of the old code to keep."""
+    blend_size: int = 16
+    """Units of the network that says how much of the old code to blend in."""
     hidden_rows: int = 12
     """Lowest rows of the image that it is not shown: of CarRacing's bar."""
     key_map: KeyMap = KeyMap.LINEAR
@@ -226,9 +226,9 @@ class VisionAttentionNeuronConfig(PolicyConfig):
             reader=reader,
             lstm=LSTM(num_features, self.hidden_size, key=keys[3]),
             output=Linear(self.hidden_size, num_actions, key=keys[4]),
-            keep=(
-                Linear(self.hidden_size + num_actions, self.keep_size, key=keys[5]),
-                Linear(self.keep_size, 1, key=keys[6]),
+            blend=(
+                Linear(self.hidden_size + num_actions, self.blend_size, key=keys[5]),
+                Linear(self.blend_size, 1, key=keys[6]),
             ),
             num_actions=num_actions,
             hidden_rows=self.hidden_rows,
@@ -246,7 +246,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
                 f"num_queries must be a square number of at least {self.top}, got {self.num_queries}; "
                 f"{max(side, int(np.ceil(self.top**0.5))) ** 2} is one."
             )
-        query, key = (Linear(self.message_size, self.vote_size, key=key) for key in keys)
+        query, key = (Linear(self.message_size, self.importance_size, key=key) for key in keys)
         return PlacesReader(query, key, self.top), 2 * self.top
 
 

@@ -46,7 +46,7 @@ def widened(policy: SetPolicy, into: Policy) -> SetPolicy | None:
     into_units = _by_gate(lstm.weight_hh).at[:, :units, units:].set(0.0)
     into_units = into_units.at[:, :units, :units].set(_by_gate(old.weight_hh))
     layer = eqx.tree_at(
-        _growing,
+        _widened_weights,
         small,
         (
             _with_first(lstm.weight_ih, old.weight_ih),
@@ -64,8 +64,8 @@ def widened(policy: SetPolicy, into: Policy) -> SetPolicy | None:
     return dataclasses.replace(policy, layer=layer)
 
 
-def _growing(layer: AttentionNeuron) -> tuple[Any, ...]:
-    """Return the weights that grow."""
+def _widened_weights(layer: AttentionNeuron) -> tuple[Any, ...]:
+    """Return the weights that get wider."""
     lstm = layer.lstm
     return (
         *(lstm.weight_ih, lstm.bias_ih, lstm.bias_hh),
@@ -74,16 +74,16 @@ def _growing(layer: AttentionNeuron) -> tuple[Any, ...]:
 
 
 def _fixed(policy: Policy) -> tuple[Any, list[tuple[int, ...]]] | None:
-    """Return what growth leaves as it is: the structure, all sizes but H and E; None if nothing can grow."""
+    """Return what widening leaves as it is: the structure, all sizes but H and E; None for others."""
     layer = getattr(policy, "layer", None)
     if not isinstance(layer, AttentionNeuron):
         return None
-    *into_units, within, query_weight, key_weight = _growing(layer)
+    *into_units, within, query_weight, key_weight = _widened_weights(layer)
     least = (
         *(weight[:1] for weight in into_units),
         *(within[:1, :1], query_weight[:, :1], key_weight[:, :1]),
     )
-    rest = eqx.tree_at(lambda policy: _growing(policy.layer), policy, least)
+    rest = eqx.tree_at(lambda policy: _widened_weights(policy.layer), policy, least)
     return jax.tree.structure(rest), [leaf.shape for leaf in jax.tree.leaves(rest)]
 
 

@@ -29,6 +29,6 @@ from sensorium.rollout.sharding import use_all_cores as use_all_cores
 from sensorium.rollout.sharding import why_jax_failed as why_jax_failed
 from sensorium.rollout.transitions import Behaviour as Behaviour
 from sensorium.rollout.transitions import Collector as Collector
-from sensorium.rollout.transitions import Moment as Moment
 from sensorium.rollout.transitions import Segment as Segment
+from sensorium.rollout.transitions import StepContext as StepContext
 from sensorium.rollout.transitions import Transitions as Transitions

@@ -21,8 +21,8 @@ from sensorium.rollout.transitions import (
     Behaviour,
     Collector,
     Memory,
-    Moment,
     Segment,
+    StepContext,
     Transitions,
     as_numpy,
     blank_memory,
@@ -177,7 +177,7 @@ def _run_lane(
     key_steps, key_held = jax.random.split(key)
     _, constant = bare.split(lane.world)
 
-    def moment_of(now: Lane, step: Array, key: Key) -> tuple[Moment, Memory]:
+    def context_of(now: Lane, step: Array, key: Key) -> tuple[StepContext, Memory]:
         return look(
             world,
             key,
@@ -194,15 +194,15 @@ def _run_lane(
     def step(changing: Lane, step: Array) -> tuple[Lane, Transitions]:
         now = changing._replace(world=bare.join(changing.world, constant))
         key_apply, key_action, key_world = jax.random.split(jax.random.fold_in(key_steps, step), 3)
-        moment, memory = moment_of(now, step, key_apply)
-        action, carry, record = behaviour.act(moment, memory.carry)
+        context, memory = context_of(now, step, key_apply)
+        action, carry, record = behaviour.act(context, memory.carry)
         if perturbation.perturbs_actions:
             action = perturbation.perturb_action(key_action, memory.perturbation, action)
         shown, state, reward, terminated, truncated, _ = bare.advance(
             key_world, now.world, action, bare.default_params
         )
         reward = jnp.where(now.alive, reward, 0.0)
-        view = behaviour.view(moment, memory.carry)
+        view = behaviour.view(context, memory.carry)
         transitions = Transitions(
             started=jnp.zeros((), bool),  # set by the collector
             alive=now.alive,
@@ -227,9 +227,9 @@ def _run_lane(
     start = lane._replace(world=bare.split(lane.world)[0])
     last, transitions = jax.lax.scan(step, start, jnp.arange(num_steps))
     last = last._replace(world=bare.join(last.world, constant))
-    moment, memory = moment_of(
+    context, memory = context_of(
         last, jnp.asarray(num_steps), jax.random.fold_in(key_steps, num_steps)
     )
     view = transitions.view
-    final = behaviour.view(moment, memory.carry)
+    final = behaviour.view(context, memory.carry)
     return last, transitions._replace(next_view=jnp.concatenate([view[1:], final[None]]))

@@ -19,8 +19,8 @@ from sensorium.rollout.transitions import (
     Behaviour,
     Collector,
     Memory,
-    Moment,
     Segment,
+    StepContext,
     Transitions,
     as_numpy,
     blank_memory,
@@ -53,7 +53,7 @@ class HostCollector(Collector):
             key: Random key.
             cut_first: Cut the first episode of each lane short at a random step, so that all phases of an
                 episode are in every segment.
-            expert: Its actions are the `advice` of each moment.
+            expert: Its actions are the `advice` of each step.
         """
         super().__init__(world, pool.num_envs)
         self._pool, self._expert = pool, expert
@@ -187,9 +187,9 @@ def _act(
     memory = restarted(started, lambda: _blank(behaviour, world, keys[0]), memory)
 
     def lane(number: Array, keys: Array, held: Key, memory: Memory, *rest: Array) -> tuple:
-        moment, memory = _moment(world, keys[0], held, number, step, memory, *rest)
-        action, carry, record = behaviour.act(moment, memory.carry)
-        view = behaviour.view(moment, memory.carry)
+        context, memory = _context(world, keys[0], held, number, step, memory, *rest)
+        action, carry, record = behaviour.act(context, memory.carry)
+        view = behaviour.view(context, memory.carry)
         if perturbation.perturbs_actions:
             action = perturbation.perturb_action(keys[1], memory.perturbation, action)
         return action, view, record, Memory(carry, memory.perturbation)
@@ -211,14 +211,14 @@ def _view(
     count = len(shown)
 
     def lane(number: Array, key: Key, held: Key, memory: Memory, shown: Array) -> Array:
-        moment, memory = _moment(world, key, held, number, step, memory, shown, jnp.zeros(0))
-        return behaviour.view(moment, memory.carry)
+        context, memory = _context(world, key, held, number, step, memory, shown, jnp.zeros(0))
+        return behaviour.view(context, memory.carry)
 
     keys = jax.random.split(stream(key, "view"), count)
     return jax.vmap(lane)(jnp.arange(count), keys, held, memory, shown)
 
 
-def _moment(
+def _context(
     world: HostWorld,
     key: Key,
     held: Key,
@@ -227,7 +227,7 @@ def _moment(
     memory: Memory,
     shown: Array,
     advice: Float[Array, " advice"],
-) -> tuple[Moment, Memory]:
+) -> tuple[StepContext, Memory]:
     return look(
         world,
         key,

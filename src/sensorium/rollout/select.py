@@ -172,7 +172,7 @@ def open_collector(
         world: That of the engine behind another perturbation; by default as it is.
         cut_first: Cut the first episode of each lane short at a random step.
         expert: On the host, acts beside the behaviour: in all lanes at once, or a function that runs beside
-            each environment; see `Moment.advice`.
+            each environment; see `StepContext.advice`.
     """
 
     def on_host(world: HostWorld) -> Collector:
@@ -199,7 +199,7 @@ def perturbed(world: World, perturbation: Perturbation) -> World:
 
 
 def truth_size(world: World) -> int:
-    """Count the numbers of `Moment.truth` of a world; 0 if there is none."""
+    """Count the numbers of `StepContext.truth` of a world; 0 if there is none."""
 
     def on_device(world: Environment) -> int:
         state = jax.eval_shape(

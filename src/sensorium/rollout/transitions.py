@@ -20,7 +20,7 @@ from sensorium.serialisation import to_data
 from sensorium.types import Action, Key, PyTree, Sensed, num_sensors_of
 
 
-class Moment(NamedTuple):
+class StepContext(NamedTuple):
     """What one lane shows to a behaviour before a step."""
 
     observation: Sensed
@@ -56,17 +56,17 @@ class Behaviour(eqx.Module):
         """Make the memory at the start of an episode."""
 
     @abc.abstractmethod
-    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, PyTree]:
+    def act(self, context: StepContext, carry: PyTree) -> tuple[Action, PyTree, PyTree]:
         """Take one step in one lane.
 
         Returns:
             The action, the new carry, and what to record of the step.
         """
 
-    def view(self, moment: Moment, carry: PyTree) -> Float[Array, " F"]:
-        """Compute what a critic reads of a moment; the default is the true state."""
+    def view(self, context: StepContext, carry: PyTree) -> Float[Array, " F"]:
+        """Compute what a critic reads before a step; the default is the true state."""
         del carry
-        return moment.truth
+        return context.truth
 
 
 class Transitions(NamedTuple):
@@ -155,7 +155,7 @@ def look(
     memory: Memory,
     shown: Sensed,
     **rest: Any,
-) -> tuple[Moment, Memory]:
+) -> tuple[StepContext, Memory]:
     """Pass what a world shows through its perturbation.
 
     Args:
@@ -163,15 +163,15 @@ def look(
         key_apply: Random key.
         memory: Of the lane, before.
         shown: What the world shows.
-        rest: The other fields of the `Moment`.
+        rest: The other fields of the `StepContext`.
 
     Returns:
-        The moment, and the memory with the perturbation's new state.
+        The context, and the memory with the perturbation's new state.
     """
     perturbation = world.perturbation
     observation, state = perturbation.apply(key_apply, memory.perturbation, shown)
     sensors = jnp.zeros(0, jnp.int32)
     if num_sensors_of(world.raw_observation_spec) is not None:
         sensors = perturbation.sensor_of_channel(state, world.raw_observation_spec)
-    moment = Moment(observation, shown, sensors, **rest)
-    return moment, memory._replace(perturbation=state)
+    context = StepContext(observation, shown, sensors, **rest)
+    return context, memory._replace(perturbation=state)

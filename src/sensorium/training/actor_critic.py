@@ -1,4 +1,4 @@
-"""What methods share that act with noise, judge by a critic and learn in epochs: PPO, and coaching by it.
+"""What methods share that act with noise, estimate advantages by a critic and learn in epochs: PPO, coaching.
 
 The critic reads the true state where the world offers it, and the features of the policy where it does not;
 beside that the time, and what the episode has earned so far. It is thrown away after training.
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from sensorium.envs import World
 from sensorium.rollout import Behaviour, Segment, Transitions, open_collector
-from sensorium.training.critic import Discounter, RewardScale, critic_inputs, judge
+from sensorium.training.critic import Discounter, RewardScale, critic_estimates, critic_inputs
 from sensorium.training.learner import Optimizer, falling, geometric, mean_figures
 from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key, Scalar
@@ -58,7 +58,7 @@ class ActorCriticConfig(TrainerConfig):
     """Largest norm of a gradient."""
 
 
-class Judged(NamedTuple):
+class Estimates(NamedTuple):
     """What the critic says of the steps of a segment."""
 
     scale: RewardScale
@@ -129,14 +129,14 @@ class ActorCritic(Trainer):
             figures.append(figure | {"action_std": std})
         return state, Metrics.of([collector], mean_figures(figures))
 
-    def _judge(self, state: Any, steps: Transitions, discounter: Discounter) -> Judged:
-        """Judge the steps of a segment by the critic."""
+    def _estimate(self, state: Any, steps: Transitions, discounter: Discounter) -> Estimates:
+        """Estimate advantages of the steps of a segment, and targets of the critic."""
         scale = discounter.update(state.scale, steps)
         inputs, following = critic_inputs(steps, self.world.max_steps, scale)
-        return Judged(
+        return Estimates(
             scale,
             inputs,
-            *judge(
+            *critic_estimates(
                 state.critic.model,
                 inputs,
                 following,

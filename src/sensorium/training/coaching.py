@@ -6,7 +6,7 @@ no use to DAgger. A coach is a policy without memory that reads the unperturbed 
 - first copies the student;
 - then takes turns with it: each acts in half of the lanes, and they change over after some iterations. So the
   coach begins where the student has come to, and learns by PPO (Schulman et al. 2017) how to go on from
-  there. Its critic judges what both earn together: a good turn ends where the student gets on;
+  there. Its critic values what both earn together: a good turn ends where the student gets on;
 - stays near to what the student does (as Messikommer et al. 2025): an expert that cannot be followed teaches
   nothing.
 
@@ -28,7 +28,7 @@ from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.policies import Policy, as_population
-from sensorium.rollout import Behaviour, Moment, Segment, perturbed, truth_size
+from sensorium.rollout import Behaviour, Segment, StepContext, perturbed, truth_size
 from sensorium.training.actor_critic import ActorCritic, ActorCriticConfig, clipped_objective
 from sensorium.training.critic import Critic, Discounter, RewardScale, normalised
 from sensorium.training.learner import Learner, mean_figures, mean_over
@@ -140,16 +140,16 @@ class InTurns(Behaviour):
         """That of the student."""
         return self.student.initial_carry(world.observation_spec)
 
-    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, Taken]:
+    def act(self, context: StepContext, carry: PyTree) -> tuple[Action, PyTree, Taken]:
         """Ask both, do what one of them would."""
-        student_action, carry, _ = self.student.step(moment.observation, carry)
+        student_action, carry, _ = self.student.step(context.observation, carry)
         distribution = self.coach.distribution
-        outputs = outputs_of(self.coach, moment.unperturbed)
-        drawn = distribution.draw(moment.held_key(self.hold_noise), outputs, self.std)
-        coached = self.coached[moment.lane]
+        outputs = outputs_of(self.coach, context.unperturbed)
+        drawn = distribution.draw(context.held_key(self.hold_noise), outputs, self.std)
+        coached = self.coached[context.lane]
         action = jnp.where(coached, distribution.to_action(drawn), student_action)
         log_prob = distribution.log_prob(drawn, outputs, self.std)
-        record = Taken(moment.unperturbed, student_action, drawn, log_prob, coached)
+        record = Taken(context.unperturbed, student_action, drawn, log_prob, coached)
         return action, self.student.after_action(carry, action), record
 
 
@@ -198,11 +198,11 @@ class Coaching(ActorCritic):
         """Epochs over the steps of a segment."""
         config, steps = self.config, segment.transitions
         theirs = steps.record.coached & steps.alive
-        judged = self._judge(state, steps, discounter)
-        advantages = normalised(theirs, judged.advantages)
+        estimates = self._estimate(state, steps, discounter)
+        advantages = normalised(theirs, estimates.advantages)
         everything = jax.tree.map(
             lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]),
-            Steps(steps.record, advantages, judged.inputs, judged.targets, steps.alive),
+            Steps(steps.record, advantages, estimates.inputs, estimates.targets, steps.alive),
         )
         copying = state.iterations < config.copy_iterations
         coach, critic, figures = state.coach, state.critic, []
@@ -214,8 +214,10 @@ class Coaching(ActorCritic):
                 batch = jax.tree.map(lambda leaf, of=chosen: leaf[of], everything)
                 coach, critic, figure = self._update(coach, critic, batch, std, copying)
                 figures.append(figure)
-        figure = mean_figures(figures) | {"explained": judged.explained}
-        return CoachingState(coach, critic, judged.scale, state.iterations + 1, state.key), figure
+        figure = mean_figures(figures) | {"explained": estimates.explained}
+        return CoachingState(
+            coach, critic, estimates.scale, state.iterations + 1, state.key
+        ), figure
 
     @partial(jax.jit, static_argnames="self")
     def _update(
@@ -242,7 +244,7 @@ class Coaching(ActorCritic):
         weights = np.ones(self.world.num_actions, np.float32)
         apart = mean_over(
             batch.alive,
-            jax.vmap(partial(distribution.distance, weights=weights))(
+            jax.vmap(partial(distribution.imitation_loss, weights=weights))(
                 outputs, taken.student_action
             ),
         )

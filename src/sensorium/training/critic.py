@@ -121,7 +121,7 @@ def critic_inputs(
 
 
 @partial(jax.jit, static_argnames=("discount", "gae_lambda"))
-def judge(
+def critic_estimates(
     critic: Critic,
     inputs: Float[Array, "T B F"],
     following: Float[Array, "T B F"],
@@ -130,7 +130,7 @@ def judge(
     discount: float,
     gae_lambda: float,
 ) -> tuple[Float[Array, "T B"], Float[Array, "T B"], Scalar]:
-    """Judge each step of a segment.
+    """Estimate the advantage of each step of a segment.
 
     Args:
         critic: Values what it reads.

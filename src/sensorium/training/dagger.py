@@ -377,7 +377,7 @@ class Dagger(Trainer):
                     sources = perturbation.sensor_of_channel(state, self.world.raw_observation_spec)
                     identity = identity_loss(model.probe, student.sensor_features(carry), sources)
             outputs, carry = student.decide(features, carry)
-            apart = distribution.distance(outputs, now.expert_action, self._weights)
+            apart = distribution.imitation_loss(outputs, now.expert_action, self._weights)
             return (student.after_action(carry, now.action), state), (apart, identity)
 
         def step(memory: PyTree, now: tuple) -> tuple[PyTree, tuple[Array, Array]]:

@@ -17,7 +17,7 @@ from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity
 from sensorium.policies import Policy
-from sensorium.rollout import Moment, by_kind, truth_size
+from sensorium.rollout import StepContext, by_kind, truth_size
 from sensorium.rollout.acting import Actor
 from sensorium.training.expert_actors import PythonActor, Sb3Actor
 from sensorium.types import Action, PyTree
@@ -55,7 +55,7 @@ beside each one."""
 
 
 class Asked(eqx.Module):
-    """An expert as a behaviour asks it, moment by moment."""
+    """An expert as a behaviour asks it, step by step."""
 
     policy: Policy | None
     """The expert, if it is a policy; nothing if it is a function, or acts on the host."""
@@ -71,12 +71,12 @@ class Asked(eqx.Module):
             truth_size(world) if self.reads_truth else world.raw_observation_spec
         )
 
-    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree]:
+    def act(self, context: StepContext, carry: PyTree) -> tuple[Action, PyTree]:
         """What it advises, and its memory."""
         if self.policy is None:
-            advice = self.function(moment.world_state) if self.function else moment.advice
+            advice = self.function(context.world_state) if self.function else context.advice
             return advice, carry
-        shown = moment.truth if self.reads_truth else moment.unperturbed
+        shown = context.truth if self.reads_truth else context.unperturbed
         action, carry, _ = self.policy.step(shown, carry)
         return self.policy.distribution.advice(action), carry
 

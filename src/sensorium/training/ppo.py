@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population, features_of
-from sensorium.rollout import Behaviour, Moment, Segment, each_share, truth_size
+from sensorium.rollout import Behaviour, Segment, StepContext, each_share, truth_size
 from sensorium.training.actor_critic import ActorCritic, ActorCriticConfig, clipped_objective
 from sensorium.training.critic import Critic, Discounter, RewardScale, normalised, values
 from sensorium.training.learner import (
@@ -95,26 +95,26 @@ class Exploring(Behaviour):
         """That of the policy."""
         return self.policy.initial_carry(world.observation_spec)
 
-    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, Explored]:
+    def act(self, context: StepContext, carry: PyTree) -> tuple[Action, PyTree, Explored]:
         """Draw an action."""
         policy, distribution = self.policy, self.policy.distribution
-        features, carry, _ = policy.encode(moment.observation, carry)
+        features, carry, _ = policy.encode(context.observation, carry)
         outputs, carry = policy.decide(features, carry)
-        drawn = distribution.draw(moment.held_key(self.hold_noise), outputs, self.std)
+        drawn = distribution.draw(context.held_key(self.hold_noise), outputs, self.std)
         action = distribution.to_action(drawn)
         record = Explored(
-            features if self.freeze_encoder else moment.observation,
-            moment.sensor_of_channel,
+            features if self.freeze_encoder else context.observation,
+            context.sensor_of_channel,
             drawn,
             distribution.log_prob(drawn, outputs, self.std),
         )
         return action, policy.after_action(carry, action), record
 
-    def view(self, moment: Moment, carry: PyTree) -> Float[Array, " F"]:
+    def view(self, context: StepContext, carry: PyTree) -> Float[Array, " F"]:
         """The true state, or the features of the policy."""
-        if moment.truth.size:
-            return moment.truth
-        return flat_features(self.policy, moment.observation, carry)
+        if context.truth.size:
+            return context.truth
+        return flat_features(self.policy, context.observation, carry)
 
 
 def flat_features(policy: Policy, observation: Sensed, carry: PyTree) -> Float[Array, " F"]:
@@ -180,10 +180,10 @@ class Ppo(ActorCritic):
     ) -> tuple[PpoState, dict[str, Scalar]]:
         """Epochs over one segment."""
         config, carry, steps = self.config, segment.memory.carry, segment.transitions
-        judged = self._judge(state, steps, discounter)
-        advantages = normalised(steps.alive, judged.advantages)
+        estimates = self._estimate(state, steps, discounter)
+        advantages = normalised(steps.alive, estimates.advantages)
         record = (steps.started, steps.alive, steps.record)
-        over_time = (*record, judged.inputs, advantages, judged.targets)
+        over_time = (*record, estimates.inputs, advantages, estimates.targets)
         everything = jax.tree.map(np.asarray, over_time)
         learner, critic = state.learner, state.critic
         # Compiled one by one: all updates in one loop of XLA take four times as long on a CPU
@@ -202,8 +202,8 @@ class Ppo(ActorCritic):
                 figures.append(figure)
         average = moving_average(state.learner.average, learner.model, config.ema_decay)
         learner = learner._replace(average=average)
-        figure = mean_figures(figures) | {"explained": judged.explained}
-        return PpoState(learner, critic, judged.scale, state.iterations + 1, state.key), figure
+        figure = mean_figures(figures) | {"explained": estimates.explained}
+        return PpoState(learner, critic, estimates.scale, state.iterations + 1, state.key), figure
 
     @partial(jax.jit, static_argnames="self")
     def _gradients(

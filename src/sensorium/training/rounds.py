@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from sensorium.envs import World
 from sensorium.policies import Policy
-from sensorium.rollout import Behaviour, Moment
+from sensorium.rollout import Behaviour, StepContext
 from sensorium.serialisation import from_data, load_arrays, named_leaves, save_arrays
 from sensorium.training.experts import Asked, Demonstrated
 from sensorium.types import Action, PyTree, Scalar
@@ -59,23 +59,23 @@ class Following(Behaviour):
         """Of both."""
         return self.student.initial_carry(world.observation_spec), self.expert.initial_carry(world)
 
-    def act(self, moment: Moment, carry: PyTree) -> tuple[Action, PyTree, Labelled]:
+    def act(self, context: StepContext, carry: PyTree) -> tuple[Action, PyTree, Labelled]:
         """Do a mixture of what both would do, with noise."""
         student, expert = self.student, self.expert
         carry, of_expert = carry
-        expert_action, of_expert = expert.act(moment, of_expert)
-        features, carry, _ = student.encode(moment.observation, carry)
+        expert_action, of_expert = expert.act(context, of_expert)
+        features, carry, _ = student.encode(context.observation, carry)
         outputs, carry = student.decide(features, carry)
         distribution = student.distribution
         action = distribution.mixed(
-            moment.held_key(1),
+            context.held_key(1),
             self.beta,
             expert_action,
             distribution.action(outputs),
-            self.noise[moment.lane],
+            self.noise[context.lane],
         )
         record = Labelled(
-            features if self.freeze_encoder else moment.unperturbed, action, expert_action
+            features if self.freeze_encoder else context.unperturbed, action, expert_action
         )
         return (
             action,

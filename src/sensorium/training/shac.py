@@ -84,7 +84,7 @@ class ShacConfig(TrainerConfig):
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""
         world = require_device(
             context.engine.world,
-            "Gradients flow through worlds in JAX only; use evolution or cloning for this one.",
+            "Gradients flow through worlds in JAX only; use evolution, PPO or DAgger for this one.",
         )
         if not truth_size(world):
             raise ConfigError(
@@ -226,7 +226,7 @@ class Shac(Trainer):
         def step(now: tuple, key: Key) -> tuple[tuple, Window]:
             worlds, weight, total, identity = now
             worlds = _clip_backwards(worlds, self._largest_cotangent)
-            features, sources = (
+            features, sensor_of_channel = (
                 look(worlds.state),
                 _over_worlds(self.world.sensor_of_channel)(worlds.state),
             )
@@ -236,7 +236,7 @@ class Shac(Trainer):
             )(keys, worlds)
             if self.config.sensor_id_coef and of_sensors.size:  # a feed-forward agent has none
                 identity = identity + _over_worlds(partial(identity_loss, model.probe))(
-                    of_sensors, sources
+                    of_sensors, sensor_of_channel
                 )
             reward = (1 - discount) * reward  # values are then of size 1
             total = total + weight * reward

@@ -165,10 +165,10 @@ def difference_from(
     for _ in range(steps):
         observation = _made_up(rng, shape_of(spec))
         before = {name: np.asarray(leaf) for name, leaf in _named(carry, "carry").items()}
-        said = session.run(names, {"observation": observation, **before})
+        outputs = session.run(names, {"observation": observation, **before})
         result = step(policy, jnp.asarray(observation), carry)
         ours = _outputs(*result)
-        apart = _apart([ours[name] for name in names], said)
+        apart = _apart([ours[name] for name in names], outputs)
         doubtful = apart > 1 >= worst and ties < steps * _TIES
         if doubtful and _is_tie(policy, step, observation, carry):
             ties += 1

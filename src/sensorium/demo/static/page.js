@@ -63,7 +63,7 @@
     marks.push(session.time);
     $("noise").value = $("noisecount").value = session.noise;
     $("copies").value = session.copies;
-    say(`${count(session.sources.length, "channel")}, of which ${session.noise} noise.`);
+    say(`${count(session.sensorOfChannel.length, "channel")}, of which ${session.noise} noise.`);
     draw();
   };
 

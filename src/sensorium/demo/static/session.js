@@ -21,7 +21,7 @@ var Sensorium = Sensorium || {};
       this.noise = 0;
       this.copies = 1;
       this.every = 0; // steps between reshuffles; 0 for never
-      this.sources = []; // the sensor at each input, -1 for noise
+      this.sensorOfChannel = []; // the sensor at each input, -1 for noise
       this.reset(2); // both swing up from this start
     }
 
@@ -35,14 +35,14 @@ var Sensorium = Sensorium || {};
       this.baseline = new Sensorium.FeedForward(this.weights.baseline);
       this.time = 0;
       this.readings = null;
-      if (!this.sources.length) this.rewire();
+      if (!this.sensorOfChannel.length) this.rewire();
       this.sense();
     }
 
     // Other channels, in their natural order; sensors first, noise last
     rewire() {
       const sensors = Sensorium.SENSORS.map((_, i) => i);
-      this.sources = [
+      this.sensorOfChannel = [
         ...Array.from({ length: this.copies }, () => sensors).flat(),
         ...Array(this.noise).fill(-1),
       ];
@@ -50,7 +50,7 @@ var Sensorium = Sensorium || {};
     }
 
     setChannels({ noise = this.noise, copies = this.copies }) {
-      const shuffled = this.sources.some((sensor, i) => sensor !== this.natural(i));
+      const shuffled = this.sensorOfChannel.some((sensor, i) => sensor !== this.natural(i));
       this.noise = noise;
       this.copies = copies;
       this.rewire();
@@ -64,9 +64,9 @@ var Sensorium = Sensorium || {};
 
     // Readings move, recurrent states stay: that of an input then belongs to another sensor
     shuffle() {
-      for (let last = this.sources.length - 1; last > 0; last -= 1) {
+      for (let last = this.sensorOfChannel.length - 1; last > 0; last -= 1) {
         const other = Math.floor(this.random() * (last + 1));
-        [this.sources[last], this.sources[other]] = [this.sources[other], this.sources[last]];
+        [this.sensorOfChannel[last], this.sensorOfChannel[other]] = [this.sensorOfChannel[other], this.sensorOfChannel[last]];
       }
       this.sense();
     }
@@ -84,10 +84,10 @@ var Sensorium = Sensorium || {};
 
     // Compute the inputs of both; noise is the same
     sense() {
-      const noise = this.sources.map((sensor) => (sensor < 0 ? NOISE * this.gauss() : 0));
-      this.arriving = this.worlds.map((world) => {
+      const noise = this.sensorOfChannel.map((sensor) => (sensor < 0 ? NOISE * this.gauss() : 0));
+      this.observations = this.worlds.map((world) => {
         const observation = world.observe();
-        return Float32Array.from(this.sources, (sensor, i) => (sensor < 0 ? noise[i] : observation[sensor]));
+        return Float32Array.from(this.sensorOfChannel, (sensor, i) => (sensor < 0 ? noise[i] : observation[sensor]));
       });
     }
 
@@ -98,10 +98,10 @@ var Sensorium = Sensorium || {};
       else if (this.time > 0) this.sense();
       const [world, other] = this.worlds;
       if (!world.over) {
-        this.action = this.agent.act(this.arriving[0], 1 / this.copies);
+        this.action = this.agent.act(this.observations[0], 1 / this.copies);
         world.step(this.action);
       }
-      if (!other.over) other.step(this.baseline.act(this.arriving[1]));
+      if (!other.over) other.step(this.baseline.act(this.observations[1]));
       this.time += 1;
       return reshuffle;
     }
@@ -112,7 +112,7 @@ var Sensorium = Sensorium || {};
 
     // Mean absolute attention to each input, 0 to 1
     meanAttention() {
-      return this.sources.map((_, input) => {
+      return this.sensorOfChannel.map((_, input) => {
         const attention = this.agent.attention[input];
         return attention ? attention.reduce((sum, value) => sum + Math.abs(value), 0) / attention.length : 0;
       });

@@ -77,7 +77,7 @@ var Sensorium = Sensorium || {};
   // Sensors on the left, inputs on the right; beside each the attention to it, query by query, and its reading
   Sensorium.drawInputs = (canvas, session) => {
     const { context, width, height } = prepare(canvas);
-    const { sources, noise } = session;
+    const { sensorOfChannel, noise } = session;
     const means = session.meanAttention(), most = Math.max(1e-6, ...means);
     const rows = Sensorium.SENSORS.length + (noise > 0 ? 1 : 0);
     const left = 118, strip = Math.min(80, width / 6), right = width - strip - 66;
@@ -85,19 +85,19 @@ var Sensorium = Sensorium || {};
       const row = sensor < 0 ? rows - 1 : sensor;
       return 16 + ((row + 0.5) * (height - 32)) / rows;
     };
-    const input = (i) => 16 + ((i + 0.5) * (height - 32)) / sources.length;
-    const thick = Math.min(9, Math.max(2.5, 150 / sources.length));
+    const input = (i) => 16 + ((i + 0.5) * (height - 32)) / sensorOfChannel.length;
+    const thick = Math.min(9, Math.max(2.5, 150 / sensorOfChannel.length));
     // Noise first, so that it hides nothing
-    const order = sources.map((_, i) => i).sort((a, b) => (sources[a] < 0 ? -1 : 1) - (sources[b] < 0 ? -1 : 1));
+    const order = sensorOfChannel.map((_, i) => i).sort((a, b) => (sensorOfChannel[a] < 0 ? -1 : 1) - (sensorOfChannel[b] < 0 ? -1 : 1));
     for (const i of order) {
       const share = means[i] / most;
       context.globalAlpha = 0.25 + 0.75 * share;
       context.lineWidth = 0.75 + thick * share;
-      context.strokeStyle = ofSensor(sources[i]);
+      context.strokeStyle = ofSensor(sensorOfChannel[i]);
       context.beginPath();
-      context.moveTo(left, source(sources[i]));
+      context.moveTo(left, source(sensorOfChannel[i]));
       const bend = (right - left) * 0.45;
-      context.bezierCurveTo(left + bend, source(sources[i]), right - bend, input(i), right, input(i));
+      context.bezierCurveTo(left + bend, source(sensorOfChannel[i]), right - bend, input(i), right, input(i));
       context.stroke();
     }
     context.globalAlpha = 1;
@@ -113,16 +113,16 @@ var Sensorium = Sensorium || {};
       context.fillStyle = colours.ink;
       context.fillText(name, left - 12, source(sensor));
     });
-    const size = Math.min(5, 130 / sources.length), zero = width - 28;
-    const tall = Math.max(2, Math.min(14, ((height - 32) / sources.length) * 0.7));
+    const size = Math.min(5, 130 / sensorOfChannel.length), zero = width - 28;
+    const tall = Math.max(2, Math.min(14, ((height - 32) / sensorOfChannel.length) * 0.7));
     line(context, [zero, 12], [zero, height - 12], 1, colours.line);
-    sources.forEach((sensor, i) => {
+    sensorOfChannel.forEach((sensor, i) => {
       const y = input(i);
       context.fillStyle = ofSensor(sensor);
       context.beginPath();
       context.arc(right, y, size, 0, 7);
       context.fill();
-      const reading = 26 * Math.tanh(session.arriving[0][i] / 3);
+      const reading = 26 * Math.tanh(session.observations[0][i] / 3);
       line(context, [zero, y], [zero + reading, y], Math.max(1.5, size), ofSensor(sensor));
       const attention = session.agent.attention[i] || [];
       attention.forEach((value, query) => {
@@ -142,8 +142,8 @@ var Sensorium = Sensorium || {};
     context.fillText("reading", width, 6);
     context.textBaseline = "alphabetic";
     canvas.setAttribute("aria-label", `Inputs in order: ${
-      sources.slice(0, 20).map((sensor) => Sensorium.SENSORS[sensor] || "noise").join(", ")}${
-      sources.length > 20 ? ` and ${sources.length - 20} more` : ""}`);
+      sensorOfChannel.slice(0, 20).map((sensor) => Sensorium.SENSORS[sensor] || "noise").join(", ")}${
+      sensorOfChannel.length > 20 ? ` and ${sensorOfChannel.length - 20} more` : ""}`);
   };
 
   // One column a step, one row a number of the code; marks are steps at which the order changed
