@@ -1,6 +1,7 @@
 """The house: imports point one way, heavy libraries stay in their rooms, public names are explained."""
 
 import ast
+import graphlib
 import importlib
 import inspect
 import re
@@ -65,9 +66,7 @@ def _imports(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            yield node.module
-            if node.module == "sensorium":
-                yield from (f"sensorium.{alias.name}" for alias in node.names)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def test_imports_point_one_way():
@@ -81,6 +80,22 @@ def test_imports_point_one_way():
                 if other != room and rank[other] >= rank[room]:
                     wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
     assert not wrong
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    """Nor by way of others, within a folder too, and also where a function imports."""
+    names = {
+        ".".join(("sensorium", *path.relative_to(SOURCE).with_suffix("").parts)): path
+        for path, _ in _modules()
+    }
+    modules = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph = {
+        name: {each if each in modules else each.rpartition(".")[0] for each in _imports(path)}
+        & modules.keys() - {name}
+        for name, path in modules.items()
+    }
+    assert sum(map(len, graph.values())) > len(graph)
+    graphlib.TopologicalSorter(graph).prepare()
 
 
 def test_contributors_are_told_the_same_order():

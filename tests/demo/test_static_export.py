@@ -260,19 +260,26 @@ def test_every_button_does_what_it_says(address, open_page):
     assert "Pushed both carts" in page.text_content("#status")
     for _ in range(3):
         page.click("#shuffle")
-    assert sorted(now("s.sources")) == [0, 1, 2, 3, 4]
+    assert sorted(now("s.sensorOfChannel")) == [0, 1, 2, 3, 4]
     assert "Shuffled at step 2" in page.text_content("#status")
     page.fill("#noise", "50")
-    assert now("s.sources").count(-1) == 50
+    assert now("s.sensorOfChannel").count(-1) == 50
     page.select_option("#copies", "2")
-    assert sorted(now("s.sources").count(sensor) for sensor in range(-1, 5)) == [2, 2, 2, 2, 2, 50]
+    assert sorted(now("s.sensorOfChannel").count(sensor) for sensor in range(-1, 5)) == [
+        2,
+        2,
+        2,
+        2,
+        2,
+        50,
+    ]
     page.click("#step")
     assert now("s.agent.attention.length") == 60
     page.select_option("#every", "25")
-    before = now("s.sources")
+    before = now("s.sensorOfChannel")
     for _ in range(24):
         page.click("#step")
-    assert now("s.sources") != before
+    assert now("s.sensorOfChannel") != before
     page.fill("#seed", "7")
     page.click("#reset")
     start = now("[...s.worlds[0].state]")
@@ -286,13 +293,13 @@ def test_every_button_does_what_it_says(address, open_page):
     page.select_option("#agent", "cartpole-pi-reshuffle")
     assert now("s.agent.codeSize") == 32
     page.click("#fifteen")
-    assert now("s.sources.length") == 15
+    assert now("s.sensorOfChannel.length") == 15
     page.wait_for_function("Sensorium.page.session.time > 5")
     page.keyboard.press(
         "Space"
     )  # the preset's button has the focus: it is pressed, and nothing else
     page.click("#five")
-    assert now("s.sources.length") == 5
+    assert now("s.sensorOfChannel.length") == 5
     page.click("#pause")
     stopped = now("s.time")
     page.wait_for_timeout(150)
