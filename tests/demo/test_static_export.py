@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import sensorium
-from sensorium import zoo
+from sensorium import recipes, zoo
 from sensorium.demo import static_export
 from sensorium.envs.cartpole_swingup import CartPoleState
 from sensorium.errors import ConfigError, UnknownNameError, WriteError
@@ -187,7 +187,7 @@ def test_left_alone_in_a_swing_up(page_path, open_page):
 
 def test_baseline_and_reward_are_those_of_python(page_path, open_page):
     page = open_page(page_path.as_uri())
-    baseline = zoo.load(static_export.BASELINE)
+    baseline = zoo.load(recipes.baseline(static_export.WORLD).name)
     key = jax.random.key(5)
     _, state = WORLD.reset(key)
     start, total, actions, states = [float(part) for part in state[:4]], 0.0, [], []

@@ -28,7 +28,7 @@ from sensorium.bridges.sb3_files import import_sb3 as import_sb3
 from sensorium.bridges.sb3_files import load_model as load_model
 from sensorium.bridges.spaces import CHOICES, action_bounds
 from sensorium.errors import ConfigError, ObservationError
-from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy
+from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy, PolicyConfig
 from sensorium.types import ObservationSpec, PyTree, spec_of
 
 
@@ -125,12 +125,17 @@ def check_explorable(world: HostWorld) -> None:
         )
 
 
-def network_of(config: FeedForwardConfig | ConvolutionalConfig) -> tuple[str, dict[str, Any]]:
+def network_of(config: PolicyConfig) -> tuple[str, dict[str, Any]]:
     """Return policy and arguments of PPO and A2C that become an agent of `config` by `to_policy`.
 
     Raises:
         ConfigError: No policy of Stable-Baselines3 is like it.
     """
+    if not isinstance(config, FeedForwardConfig | ConvolutionalConfig):
+        raise ConfigError(
+            "PPO of Stable-Baselines3 trains feed-forward and convolutional policies, not "
+            f"{type(config).__name__}."
+        )
     nn = import_sb3().common.utils.th.nn
     if config != type(config)(hidden_sizes=config.hidden_sizes, clipped=True):
         raise ConfigError(
@@ -152,7 +157,7 @@ def network_of(config: FeedForwardConfig | ConvolutionalConfig) -> tuple[str, di
 
 def to_policy(
     model: Any,
-    config: FeedForwardConfig | ConvolutionalConfig,
+    config: PolicyConfig,
     spec: ObservationSpec,
     num_actions: int,
 ) -> Policy:

@@ -22,7 +22,6 @@ from jaxtyping import Array, Int, UInt8
 
 from sensorium.demo.messages import CHANGES, MOST_COPIES, MOST_NOISE, NOISE, UPLOAD, Controls
 from sensorium.errors import ConfigError
-from sensorium.layers import AttentionNeuron
 from sensorium.layers.vision_attention import grid
 from sensorium.perturbations import (
     MODIFICATIONS,
@@ -42,7 +41,7 @@ from sensorium.perturbations import (
 )
 from sensorium.perturbations.backgrounds import frames_of
 from sensorium.perturbations.patches import PatchOrder
-from sensorium.policies import Policy, SetCarry, SetPolicy
+from sensorium.policies import Policy
 from sensorium.seeding import key_of, stream
 from sensorium.types import (
     Key,
@@ -142,10 +141,8 @@ class SensorRewiring(Rewiring[RewiredSensors]):
         """Set up for a policy, and N sensors or the shape of entities (N, F)."""
         self._policy, self._spec = policy, spec
         self._count = shape_of(spec)[0]
-        layer = policy.layer if isinstance(policy, SetPolicy) else None
-        # NLA's keys depend on all sensors: an input that reads zero would not be as if it were not there
-        self.fixed_size = isinstance(layer, AttentionNeuron) and layer.nonlinear_keys is None
-        """Whether the number of inputs is always the largest."""
+        self.fixed_size = policy.zero_is_absent
+        """Whether the number of inputs is always the largest, and those that are not in use read zero."""
 
     @property
     def any_number(self) -> bool:
@@ -204,7 +201,7 @@ class SensorRewiring(Rewiring[RewiredSensors]):
         return with_num_sensors(self._spec, len(rewired.channel))
 
     def clear_unused(self, blank: PyTree, carry: PyTree, rewired: RewiredSensors) -> PyTree:
-        if not self.fixed_size or not isinstance(carry, SetCarry):
+        if not self.fixed_size:
             return carry
         used = jnp.arange(len(rewired.channel)) < rewired.used
         memory = jax.tree.map(

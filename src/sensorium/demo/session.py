@@ -21,7 +21,7 @@ from sensorium.demo.rewiring import (
     SensorRewiring,
 )
 from sensorium.errors import ConfigError
-from sensorium.policies import AttentionAgent, Policy
+from sensorium.policies import Policy
 from sensorium.rollout import by_kind
 from sensorium.terminal import significant
 from sensorium.types import levels
@@ -170,7 +170,7 @@ class Session:
             corners, size = policy.patches(height, width)
         except ConfigError:  # it has no patches
             return {**about, "attends": "to all pixels"}
-        attends = "to places" if isinstance(policy, AttentionAgent) else "to contents"
+        attends = "to places" if policy.fixed_inputs else "to contents"
         return {**about, "corners": corners.tolist(), "size": size, "attends": attends}
 
     def scenery(self) -> list[list[float]]:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array
 
 import sensorium
+from sensorium import recipes
 from sensorium.errors import ConfigError, WriteError
 from sensorium.layers import AttentionNeuron
 from sensorium.policies import FeedForwardPolicy, Policy, SetPolicy
@@ -23,7 +24,6 @@ from sensorium.serialisation import format_json
 from sensorium.zoo import load
 
 WORLD = "CartPoleSwingUpHarder"
-BASELINE = "cartpole-fnn"
 ALTERNATIVES = ("cartpole-pi", "cartpole-pi-feedback", "cartpole-pi-reshuffle")
 """Further agents to choose from on the page."""
 _STATIC = Path(__file__).parent / "static"
@@ -83,10 +83,12 @@ def _weights(agent: str) -> str:
     for name in ALTERNATIVES:
         if name not in agents:
             agents[name] = _sensory(name, load(name).policy)
-    baseline = load(BASELINE).policy
+    compared = recipes.baseline(WORLD)
+    assert compared is not None  # CartPole has one
+    baseline = load(compared.name).policy
     assert isinstance(baseline, FeedForwardPolicy)
     fixed = {"scales": baseline.input_scales, "layers": _layers(baseline)}
-    return format_json({"agents": agents, "baseline": {"name": BASELINE, **fixed}})
+    return format_json({"agents": agents, "baseline": {"name": compared.name, **fixed}})
 
 
 def _sensory(name: str, policy: Policy) -> dict[str, Any]:

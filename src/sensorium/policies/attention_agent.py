@@ -33,6 +33,8 @@ from sensorium.types import Actions, Image, Key, ObservationSpec, count_of, in_w
 class AttentionAgent(Policy):
     """Patch importance, the best K places, an LSTM and a linear layer with tanh."""
 
+    fixed_inputs = True
+
     look: PatchAttention
     lstm: LSTM
     output: Linear
@@ -80,6 +82,10 @@ class AttentionAgent(Policy):
     def channels(self) -> int:
         """Of the images that it takes."""
         return self.look.query.weight.shape[1] // self.look.patch_size**2
+
+    def fitted_to(self, wanted: Policy) -> Policy:
+        """Return it with as many places as `wanted` attends to, if that is an AttentionAgent too."""
+        return self.with_top(wanted.top) if isinstance(wanted, AttentionAgent) else self
 
     def with_top(self, top: int) -> "AttentionAgent":
         """Return the same policy with another number of places.

@@ -29,6 +29,8 @@ from sensorium.types import Actions, Image, Key, ObservationSpec, count_of, in_w
 class ConvolutionalPolicy(Policy):
     """Convolutions and linear layers with ReLU, the last layer linear; no memory."""
 
+    fixed_inputs = True
+
     convolutions: tuple[Convolution, ...]
     layers: tuple[Linear, ...]
     image_shape: tuple[int, int, int] = eqx.field(static=True)

@@ -21,6 +21,8 @@ from sensorium.types import Actions, Key, Observation, ObservationSpec, count_of
 class FeedForwardPolicy(Policy):
     """Inputs divided by fixed scales, then tanh layers; no memory."""
 
+    fixed_inputs = True
+
     controller: Controller
     input_scales: tuple[float, ...] = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)

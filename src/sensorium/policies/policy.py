@@ -55,6 +55,14 @@ class Policy(eqx.Module):
 
     num_actions: eqx.AbstractVar[int]
 
+    fixed_inputs: ClassVar[bool] = False
+    """Whether it knows sensors, or patches of images, by their places, so that it fails in another order."""
+
+    @property
+    def zero_is_absent(self) -> bool:
+        """Whether a sensor that always reads zero acts as one that is not there; the default is no."""
+        return False
+
     @property
     def distribution(self) -> ActionDistribution:
         """What the outputs of `decide` mean; the default is a Gaussian behind a tanh."""
@@ -142,6 +150,18 @@ class Policy(eqx.Module):
         except ConfigError:
             return False
         return True
+
+    def fitted_to(self, wanted: "Policy") -> "Policy":
+        """Return a policy that acts as this one and has the architecture of `wanted`, where there is one.
+
+        Args:
+            wanted: A policy; its weights are those of new units.
+
+        Returns:
+            That policy, or this one if there is no such; the default.
+        """
+        del wanted
+        return self
 
     def reordered(self, carry: PyTree, order: Order) -> PyTree:
         """Return the carry after its sensors moved: place `i` now holds what `order[i]` held.

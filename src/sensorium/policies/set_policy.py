@@ -36,6 +36,7 @@ from sensorium.policies.policy import (
     check_observation,
     check_sensors,
 )
+from sensorium.policies.widen import widened
 from sensorium.types import (
     Action,
     Actions,
@@ -145,6 +146,16 @@ class SetPolicy(Policy):
     def decide(self, features: Code, carry: SetCarry) -> tuple[Outputs, SetCarry]:
         """Apply the controller to the code."""
         return self.controller(features), carry
+
+    @property
+    def zero_is_absent(self) -> bool:
+        """True of AttentionNeuron without NLA, whose keys depend on how many sensors there are."""
+        layer = self.layer
+        return isinstance(layer, AttentionNeuron) and layer.nonlinear_keys is None
+
+    def fitted_to(self, wanted: Policy) -> Policy:
+        """Return it with larger LSTMs or a wider positional table, if `wanted` has these."""
+        return widened(self, wanted) or self
 
     def reordered(self, carry: SetCarry, order: Order) -> SetCarry:
         """Move the memory of each sensor along with it."""

@@ -4,7 +4,6 @@ The features of a sensor are the H units of its LSTM, and attention before its t
 H or the E columns of the positional table, biases aside. `widened` adds to both.
 """
 
-import dataclasses
 from typing import Any
 
 import equinox as eqx
@@ -15,10 +14,9 @@ from jaxtyping import Array, Float
 
 from sensorium.layers import AttentionNeuron
 from sensorium.policies.policy import Policy
-from sensorium.policies.set_policy import SetPolicy
 
 
-def widened(policy: SetPolicy, into: Policy) -> SetPolicy | None:
+def widened(policy: Policy, into: Policy) -> Policy | None:
     """Make an agent with larger LSTMs or a wider positional table, whose new units have no effect at first.
 
     Args:
@@ -31,9 +29,9 @@ def widened(policy: SetPolicy, into: Policy) -> SetPolicy | None:
     """
     if _fixed(policy) is None or _fixed(policy) != _fixed(into):
         return None
-    small, large = policy.layer, getattr(into, "layer", None)
-    assert isinstance(small, AttentionNeuron)
-    assert isinstance(large, AttentionNeuron)
+    small, large = _layer(policy), _layer(into)
+    assert small is not None  # as `_fixed` found
+    assert large is not None
     units, columns = small.key_weight.shape[1], small.query_weight.shape[1]
     times, left = divmod(large.query_weight.shape[1], columns)
     lstm, old = large.lstm, small.lstm
@@ -61,7 +59,14 @@ def widened(policy: SetPolicy, into: Policy) -> SetPolicy | None:
             .set(small.key_weight),
         ),
     )
-    return dataclasses.replace(policy, layer=layer)
+    widest: Policy = eqx.tree_at(_layer, policy, layer)
+    return widest
+
+
+def _layer(policy: Any) -> AttentionNeuron | None:
+    """Return the layer of a policy that has an AttentionNeuron; None for others."""
+    layer = getattr(policy, "layer", None)
+    return layer if isinstance(layer, AttentionNeuron) else None
 
 
 def _widened_weights(layer: AttentionNeuron) -> tuple[Any, ...]:
@@ -75,8 +80,8 @@ def _widened_weights(layer: AttentionNeuron) -> tuple[Any, ...]:
 
 def _fixed(policy: Policy) -> tuple[Any, list[tuple[int, ...]]] | None:
     """Return what widening leaves as it is: the structure, all sizes but H and E; None for others."""
-    layer = getattr(policy, "layer", None)
-    if not isinstance(layer, AttentionNeuron):
+    layer = _layer(policy)
+    if layer is None:
         return None
     *into_units, within, query_weight, key_weight = _widened_weights(layer)
     least = (

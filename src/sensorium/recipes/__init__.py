@@ -1,4 +1,4 @@
-"""Every experiment by its name, and the way from a recipe to a run."""
+"""Every recipe by its name, and the functions that train one."""
 
 import json
 from collections.abc import Sequence
@@ -23,23 +23,21 @@ RECIPES: dict[str, Recipe] = {
 }
 """Every recipe by its name."""
 
-BASELINES: tuple[Recipe, ...] = tuple(
-    RECIPES[name] for name in ("cartpole-fnn", "ant-fnn", "carracing-cnn")
-)
-"""Of each world the agent that knows its inputs by their places, for others to be compared with."""
-
 
 def baseline(env: str) -> Recipe | None:
-    """The one of `BASELINES` for a world or its twin on the host; None if there is none."""
-    for recipe in BASELINES:
+    """Return what agents of a world, or of a world's twin on the host, are compared with.
+
+    That is the first of its recipes whose policy knows its inputs by their places; None if there is none.
+    """
+    for recipe in RECIPES.values():
         twin = WORLDS[recipe.env]().host_twin if recipe.env in WORLDS else None
-        if env in (recipe.env, twin):
+        if env in (recipe.env, twin) and recipe.outline().fixed_inputs:
             return recipe
     return None
 
 
 def find(source: str) -> Recipe:
-    """A recipe by its name, from a JSON file or a run directory, or an attribute of a module.
+    """Find a recipe by its name, in a JSON file or a run directory, or as an attribute of a module.
 
     Args:
         source: `"cartpole-pi"`, `"mine.json"`, `"runs/mine"` or `"my_package.recipes:MINE"`; that module is
@@ -87,12 +85,12 @@ def adapt(
     env: str | None = None,
     seed: int | None = None,
 ) -> Recipe:
-    """A copy of a recipe with settings as one types them; None keeps the recipe's.
+    """Return a copy of a recipe with settings as typed in a shell; None keeps the recipe's.
 
     Args:
-        recipe: What to adapt.
+        recipe: The recipe to adapt.
         settings: `path=value` each; paths as of `Recipe.override`, values in JSON or plain text.
-        expert: What all stages learn from that learn from an agent by its name.
+        expert: The expert of all stages that learn from an agent by its name.
         vecnormalize: Statistics of VecNormalize that it was trained behind, or `none`.
         start: What the first stage starts from.
         env: The world.

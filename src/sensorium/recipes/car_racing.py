@@ -42,7 +42,8 @@ _EXPERT_EVOLUTION = Stage(
     test_every=10,
     test_episodes=32,
 )
-# After the first it swerves, and images do not show when: nobody learns from it (docs/experiments.md)
+# After the first stage it swerves, and images do not show when, so that no agent can imitate it
+# (docs/experiments.md)
 EXPERT = Recipe(
     name="carracing-expert",
     summary="An expert that reads where the road goes, by evolution; agents of images learn from it.",
@@ -61,8 +62,8 @@ _IMITATION = Stage(
     "imitation",
     DaggerConfig(
         num_envs=16,
-        # After each 20 steps of an episode: with whole episodes it fails once the expert lets go
-        # (docs/experiments.md)
+        # Updates after each 20 steps of an episode: with whole episodes, the agent fails once the expert has
+        # no share in the actions (docs/experiments.md)
         rollout_steps=20,
         num_rounds=50,
         buffer_rounds=1,
@@ -77,14 +78,14 @@ _IMITATION = Stage(
         ema_decay=0.99,
     ),
     generations=90,
-    perturbation=Colour(0.02),  # so that it learns no exact shade
+    perturbation=Colour(0.02),  # so that it does not depend on exact shades
     expert="carracing-expert",
     training_reward=True,
     checkpoint_every=1,
     test_every=10,
     test_episodes=16,
 )
-# Three times from each image, perturbed anew: a third of the generations suffice
+# Each image is in three batches, perturbed anew: a third of the generations suffice
 _THREE_TIMES: dict[str, Any] = {
     "buffer_rounds": 100,
     "num_batches": 3,
@@ -93,7 +94,7 @@ _THREE_TIMES: dict[str, Any] = {
     "test_every": 5,
 }
 
-# The features of its patches hold more than its controller makes of them (docs/experiments.md)
+# The features of its patches allow a better controller than imitation trains (docs/experiments.md)
 _DAGGER = _IMITATION.changed(
     name="dagger",
     trainer=DaggerConfig(
@@ -121,8 +122,8 @@ ATTENTION_AGENT = Recipe(
     stages=(_IMITATION.changed(**_THREE_TIMES), _DAGGER),
 )
 
-# On a road much darker than it knows it attends elsewhere. Drawn a little further than it is asked for: what
-# it finds hardest is at the end of the range
+# On a road much darker than in training it attends elsewhere. Colours are drawn from a little more than the
+# range of the evaluation, whose ends are the hardest
 _COLOURS = OneOf((Colour(0.02), Colour(0.25), Colour(0.25)))
 COLOURS = dataclasses.replace(
     ATTENTION_AGENT,
@@ -142,7 +143,7 @@ COLOURS = dataclasses.replace(
     ),
 )
 
-# The paper's agent, places of a code of 1,024, would learn for days; this one reads a small code
+# The paper's agent, places of a code of 1,024, would train for days; this one reads a small code
 _PI_POLICY = VisionAttentionNeuronConfig(
     num_queries=16, message_size=32, motion_scale=10.0, reading=Reading.WHOLE
 )
@@ -170,16 +171,13 @@ PI_BACKGROUNDS = dataclasses.replace(
     name="carracing-pi-backgrounds",
     summary="AttentionNeuron agent with nonlinear attention, trained in front of random backgrounds.",
     stages=(
-        *NLA.stages,
         _IMITATION.changed(
             name="backgrounds",
-            generations=240,
-            beta_generations=30,
+            start=NLA.name,
             perturbation=compose(
                 OneOf((Identity(), RandomBackground(), RandomBackground())), HideRows()
             ),
-            test_episodes=64,
-            **_FINE,
+            **_FINE | _THREE_TIMES | {"test_episodes": 64},
         ),
     ),
 )
@@ -209,7 +207,7 @@ CONVOLUTIONAL = dataclasses.replace(
 
 # NetRand is its random layer and a loss that pulls features of changed and plain images together. Imitation
 # has the layer alone: the loss, and averaging actions over several layers in tests, do not exist here. Each
-# time that an image is learned from, the layer is another: three times is worth more than three images
+# batch has another random layer: three batches of an image are worth more than three images
 NETRAND = dataclasses.replace(
     CONVOLUTIONAL,
     name="carracing-netrand",
@@ -217,7 +215,7 @@ NETRAND = dataclasses.replace(
     stages=(CONVOLUTIONAL.last.changed(perturbation=RandomConvolution(), **_THREE_TIMES),),
 )
 
-# At rest it does not brake, and each of its actions lasts four frames: it learns in far fewer steps
+# Untrained it does not brake, and each of its actions lasts four frames: it learns in far fewer steps
 PPO = Recipe(
     name="carracing-ppo",
     summary="Convolutional agent, from scratch and for the reward alone: PPO of Stable-Baselines3.",
@@ -248,13 +246,13 @@ PPO = Recipe(
 
 RECIPES = (
     EXPERT,
+    CONVOLUTIONAL,  # the baseline
+    NETRAND,
+    PPO,
     ATTENTION_AGENT,
     COLOURS,
+    NOISE,
     PI,
     PI_BACKGROUNDS,
     NLA,
-    NOISE,
-    CONVOLUTIONAL,
-    NETRAND,
-    PPO,
 )

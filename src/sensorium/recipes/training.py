@@ -1,4 +1,4 @@
-"""From a recipe to a run: its stages one after another, each going on from what an earlier one kept."""
+"""From a recipe to a run: its stages one after another, each from what an earlier one kept."""
 
 import contextlib
 import shutil
@@ -10,8 +10,7 @@ from typing import Any
 import jax
 
 from sensorium.errors import ConfigError, RunError, SensoriumError
-from sensorium.policies import AttentionAgent, Policy, SetPolicy
-from sensorium.policies.widen import widened
+from sensorium.policies import Policy
 from sensorium.recipes.recipe import SCRATCH, STAGE, Recipe, Stage
 from sensorium.rollout import Engine, EngineConfig, open_engine
 from sensorium.seeding import key_of, stream
@@ -23,7 +22,7 @@ from sensorium.types import Key
 
 FindExpert = Callable[[str, str, str], tuple[Expert, dict[str, Any]]]
 """Loads an agent or a model of Stable-Baselines3: from a source as of `Stage.expert`, the statistics of
-VecNormalize as of `Stage.vecnormalize`, and the world. Gives it, and what is known of its training."""
+VecNormalize as of `Stage.vecnormalize`, and the world. Returns it, and what is known of its training."""
 
 
 def train(recipe: Recipe, directory: Path | str, **options: Any) -> Policy:
@@ -33,7 +32,7 @@ def train(recipe: Recipe, directory: Path | str, **options: Any) -> Policy:
         recipe: What to train.
         directory: Where; must not hold a run yet.
         options: `quiet` and `on_generation` of `sensorium.training.run`; `engine`, an EngineConfig; and
-            `find_expert`, for recipes that name agents: `sensorium.zoo.train` finds them.
+            `find_expert`, for recipes that name agents: `sensorium.zoo.train` loads them.
 
     Returns:
         The policy of the last stage with the best test.
@@ -41,7 +40,7 @@ def train(recipe: Recipe, directory: Path | str, **options: Any) -> Policy:
     Raises:
         ConfigError: Settings do not fit each other; nothing was written.
         RunError: There is a run in the directory.
-        KeyboardInterrupt: Stopped by a signal; `resume` goes on.
+        KeyboardInterrupt: Stopped by a signal; `resume` continues.
     """
     return _Chain(recipe, RunDirectory(directory, recipe.to_json()), **options).run(resume=False)
 
@@ -52,7 +51,7 @@ def check(recipe: Recipe, directory: Path | str, **options: Any) -> None:
 
 
 def resume(directory: Path | str, **options: Any) -> Policy:
-    """Go on with a run, to the same end as if it had never stopped; options as of `train`.
+    """Continue a run, to the same end as if it had never stopped; options as of `train`.
 
     Raises:
         RunError: There is no run, or one that this version cannot read.
@@ -62,7 +61,7 @@ def resume(directory: Path | str, **options: Any) -> Policy:
 
 
 def read(directory: Path | str) -> Recipe:
-    """The recipe of a run; RunError if there is none, or none that this version can read."""
+    """Read the recipe of a run; RunError if there is none, or none that this version can read."""
     stored = RunDirectory.open(directory)
     try:
         return Recipe.from_json(stored.recipe)
@@ -92,7 +91,7 @@ class _Chain:
         self._leads = True  # unless this is one of several processes, and another writes the run
 
     def run(self, resume: bool) -> Policy:
-        """All stages that are not done yet."""
+        """Train all stages that are not finished yet."""
         todo = [
             (number, stage)
             for number, stage in enumerate(self.recipe.stages)
@@ -144,7 +143,7 @@ class _Chain:
 
     @contextlib.contextmanager
     def _engines(self, stage: Stage) -> Iterator[tuple[Engine, Engine]]:
-        """For tests and for training."""
+        """Open the engines for tests and for training."""
         world = self.recipe.make_world(stage)
         training_world = self.recipe.make_training_world(stage)
         with contextlib.ExitStack() as stack:
@@ -179,7 +178,7 @@ class _Chain:
     def _find_policy(
         self, source: str, stage: Stage, planned: bool = False
     ) -> tuple[Any, dict[str, Any]]:
-        """What a source stands for, and what is known of its training, where it is not of this run."""
+        """Load the agent of a source, and what is known of its training, where it is not of this run."""
         if source in ("", SCRATCH):
             return None, {}
         if not source.startswith(STAGE):
@@ -190,12 +189,12 @@ class _Chain:
         return self._kept(earlier), {}
 
     def _kept(self, stage: Stage) -> Policy:
-        """What a finished stage kept."""
+        """Load what a finished stage kept."""
         return self.directory.load(stage.name, self.recipe.outline(stage))
 
 
 def fit_start(policy: Policy, recipe: Recipe, stage: Stage) -> Policy:
-    """A policy as the start of a stage.
+    """Fit a policy to a stage that starts from it.
 
     An AttentionAgent may attend to another number of places. An AttentionNeuron agent with smaller LSTMs or a
     narrower positional table is widened, and acts as before.
@@ -204,11 +203,8 @@ def fit_start(policy: Policy, recipe: Recipe, stage: Stage) -> Policy:
         ConfigError: It is of another architecture.
     """
     outline = recipe.outline(stage)
-    if isinstance(policy, AttentionAgent) and isinstance(outline, AttentionAgent):
-        policy = policy.with_top(outline.top)
-    if isinstance(policy, SetPolicy) and _shapes(policy) != _shapes(outline):
-        drawn = recipe.draw_policy(stream(key_of(recipe.seed), "growth"), stage)
-        policy = widened(policy, drawn) or policy
+    if _shapes(policy) != _shapes(outline):
+        policy = policy.fitted_to(recipe.draw_policy(stream(key_of(recipe.seed), "growth"), stage))
     if _shapes(policy) != _shapes(outline):
         raise ConfigError(
             f"A policy of another architecture cannot start the stage {stage.name!r} of {recipe.name} in "
@@ -218,7 +214,7 @@ def fit_start(policy: Policy, recipe: Recipe, stage: Stage) -> Policy:
 
 
 def _difference(policy: Policy, wanted: Policy) -> str:
-    """What a policy of another architecture is, or has, that is not wanted."""
+    """Describe how the architecture of a policy differs from the wanted one."""
     if type(policy) is not type(wanted):
         return f"it is a {type(policy).__name__}, not a {type(wanted).__name__}"
     if policy.num_actions != wanted.num_actions:
@@ -234,13 +230,13 @@ def _difference(policy: Policy, wanted: Policy) -> str:
 
 
 def _shapes(policy: Policy) -> tuple[Any, list[tuple[int, ...]]]:
-    """All that makes an architecture: the structure with its settings, and the shapes of the weights."""
+    """Return an architecture: the structure with its settings, and the shapes of the weights."""
     return jax.tree.structure(policy), [leaf.shape for leaf in jax.tree.leaves(policy)]
 
 
 @contextlib.contextmanager
 def _copy(directory: RunDirectory) -> Iterator[RunDirectory]:
-    """For processes that train along without being the one that writes the run."""
+    """Copy the run to a temporary folder, for processes that train along but do not write the run."""
     with tempfile.TemporaryDirectory() as temporary:
         if (directory.path / LAST).exists():
             shutil.copy(directory.path / LAST, temporary)

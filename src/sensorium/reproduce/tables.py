@@ -12,10 +12,11 @@ from sensorium.errors import ConfigError
 from sensorium.evaluation import Scores, paired_difference
 from sensorium.evaluation.report import score_table, watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
-from sensorium.policies import FeedForwardPolicy, Policy, to_vector
+from sensorium.policies import Policy, to_vector
 from sensorium.reproduce.counterparts import Row
 from sensorium.rollout import make_world
 from sensorium.serialisation import parse_json, write_json
+from sensorium.types import num_sensors_of
 from sensorium.zoo import load, names
 
 Result = tuple[Any, RenderableType | None]
@@ -47,21 +48,22 @@ def score_tables(
     Args:
         agents: By their names.
         env: The world.
-        perturbations: A row for each; feed-forward agents have fixed inputs and skip some.
+        perturbations: A row for each; agents that know sensors by their places skip some.
         paper: The paper's scores, by the name of the agent.
         episodes: Of each score.
         seed: Decides the starts and all noise.
         out: Folder of what is kept.
     """
     rows, tables = [], []
+    of_sensors = num_sensors_of(make_world(env).observation_spec) is not None
     for name, policy in agents.items():
 
         def ask(perturbation: Perturbation, policy: Policy = policy, name: str = name) -> Scores:
             return _scored(policy, name, env, perturbation, episodes, seed, out)
 
         plain = ask(Identity())
-        fixed = isinstance(policy, FeedForwardPolicy)
-        asked = [p for p in perturbations if not fixed or isinstance(p, (Identity, Shuffle))]
+        fixed = policy.fixed_inputs and of_sensors
+        asked = [p for p in perturbations if not fixed or p in (Identity(), Shuffle())]
         scores = [
             plain if perturbation == Identity() else ask(perturbation) for perturbation in asked
         ]

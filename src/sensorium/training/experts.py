@@ -32,7 +32,7 @@ class Sb3Model(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """A dataset of Minari as an expert: what somebody did."""
+    """A dataset of Minari as an expert: recorded actions."""
 
     path: Path
 
@@ -50,21 +50,21 @@ class PythonPolicy(NamedTuple):
 
 
 Expert = Policy | Sb3Model | PythonPolicy | Dataset | Actor | StateFunction | EnvExpert
-"""What a stage can learn from. On the host an `Actor` acts in many environments at a time, and an `EnvExpert`
+"""What a stage can imitate. On the host an `Actor` acts in many environments at a time, and an `EnvExpert`
 beside each one."""
 
 
 class Asked(eqx.Module):
-    """An expert as a behaviour asks it, step by step."""
+    """An expert in the form in which a behaviour calls it, step by step."""
 
     policy: Policy | None
-    """The expert, if it is a policy; nothing if it is a function, or acts on the host."""
+    """The expert, if it is a policy; None if it is a function, or acts on the host."""
     function: StateFunction | None = eqx.field(static=True)
     reads_truth: bool = eqx.field(static=True)
     """Whether the policy reads the true state instead of the unperturbed observation."""
 
     def initial_carry(self, world: World) -> PyTree:
-        """Its memory at the start of an episode."""
+        """Make the expert's carry at the start of an episode."""
         if self.policy is None:
             return ()
         return self.policy.initial_carry(
@@ -72,7 +72,7 @@ class Asked(eqx.Module):
         )
 
     def act(self, context: StepContext, carry: PyTree) -> tuple[Action, PyTree]:
-        """What it advises, and its memory."""
+        """Compute the expert's advice, and its new carry."""
         if self.policy is None:
             advice = self.function(context.world_state) if self.function else context.advice
             return advice, carry
@@ -81,7 +81,7 @@ class Asked(eqx.Module):
         return self.policy.distribution.advice(action), carry
 
     def after_action(self, carry: PyTree, action: Action) -> PyTree:
-        """Its memory after `action` was taken."""
+        """Return the expert's carry after `action` was taken."""
         return carry if self.policy is None else self.policy.after_action(carry, action)
 
 
@@ -89,11 +89,11 @@ _ADVISED = Asked(None, None, False)
 
 
 def ask(expert: Expert | None, world: World, what: str) -> tuple[Asked, Actor | EnvExpert | None]:
-    """An expert as a behaviour asks it, and what gives its advice, if it acts on the host.
+    """Prepare an expert for a behaviour; also return what gives its advice, if it acts on the host.
 
     Args:
-        expert: What is to be learned from.
-        world: Where.
+        expert: The expert.
+        world: The world of the student.
         what: The way to train, for errors.
 
     Raises:
@@ -125,7 +125,7 @@ def ask(expert: Expert | None, world: World, what: str) -> tuple[Asked, Actor | 
 
 
 def _ask_policy(policy: Policy, world: World) -> Asked:
-    """A policy reads the observation without perturbation if it can, or else the true state."""
+    """Prepare a policy: it reads the observation without perturbation if it can, or else the true state."""
     reads_truth = not policy.takes(world.raw_observation_spec)
     if reads_truth:
         # Raises what does not fit; where there is no true state, the observation itself is what does not
@@ -135,6 +135,16 @@ def _ask_policy(policy: Policy, world: World) -> Asked:
             f"The expert has {policy.num_actions} action(s), but the world takes {world.num_actions}."
         )
     return Asked(policy, None, reads_truth)
+
+
+def kind_of(expert: Expert) -> str:
+    """Say in a few words what kind of expert it is, and whether observations are normalised for it."""
+    if isinstance(expert, Sb3Model):
+        how = "observations as they are" if expert.statistics is None else "behind VecNormalize"
+        return f"{type(expert.model).__name__} of Stable-Baselines3, {how}"
+    if isinstance(expert, PythonPolicy):
+        return "a function of observations"
+    return type(expert).__name__
 
 
 class Demonstrated(NamedTuple):

@@ -22,7 +22,7 @@ from sensorium.bridges.spaces import action_map
 from sensorium.bridges.to_gymnasium import WorldVectorEnv
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
-from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy, as_population
+from sensorium.policies import Policy, PolicyConfig, as_population
 from sensorium.rollout import HostEngine, by_kind
 from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key
@@ -30,18 +30,18 @@ from sensorium.types import Key
 
 @dataclasses.dataclass(frozen=True)
 class Sb3PpoConfig(TrainerConfig):
-    """Settings of PPO."""
+    """Settings of PPO of Stable-Baselines3."""
 
     num_envs: int = 16
     """Environments side by side."""
     num_steps: int = 256
-    """Steps of the policy in each environment in an iteration; then it is learned from them."""
+    """Steps of the policy in each environment in an iteration; the updates follow."""
     num_iterations: int = 12
     """In a generation."""
     batch_size: int = 512
     """Steps in an update."""
     num_epochs: int = 10
-    """How often each step is learned from."""
+    """Passes over the steps of an iteration."""
     learning_rate: float = 3e-4
     """At the start; it falls to zero along a line."""
     discount: float = 0.99
@@ -55,13 +55,13 @@ class Sb3PpoConfig(TrainerConfig):
     hold_noise: int = 4
     """Steps that a direction of exploration is kept."""
     first_action: tuple[float, ...] = ()
-    """Added to what the untrained policy does, which is little; zeros by default."""
+    """Added to the actions of the untrained policy, which are small; zeros by default."""
     action_repeat: int = 1
     """Steps of the world for each of the policy's, in training; of worlds on the device only."""
     jerk_penalty: float = 1.0
     """Taken from the reward of a step, times the mean squared change of the actions.
 
-    Without it the ant learns to flip its motors from one end to the other; students of such an expert
+    Without it the ant learns to switch its motors between their extremes; students of such an expert
     do not walk. Of worlds on the host only."""
 
     def build(self, context: TrainingContext) -> "Sb3Ppo":
@@ -72,11 +72,6 @@ class Sb3PpoConfig(TrainerConfig):
             ConfigError: The policy is no such network, it has a start, or settings do not fit.
         """
         world, config = context.engine.world, context.config
-        if not isinstance(config, FeedForwardConfig | ConvolutionalConfig):
-            raise ConfigError(
-                "PPO of Stable-Baselines3 trains feed-forward and convolutional policies, not "
-                f"{type(config).__name__}."
-            )
         network_of(config)
         if context.start is not None:
             raise ConfigError(
@@ -119,7 +114,7 @@ class Sb3Ppo(Trainer):
         self,
         config: Sb3PpoConfig,
         context: TrainingContext,
-        network: FeedForwardConfig | ConvolutionalConfig,
+        network: PolicyConfig,
     ):
         """Set up; environments are opened by the first use."""
         self.config, self.engine, self.network = config, context.engine, network
@@ -127,7 +122,7 @@ class Sb3Ppo(Trainer):
         self._iterations = 0  # before the generation that is under way
 
     def init(self, key: Key) -> Sb3PpoState:
-        """A network as PyTorch draws it."""
+        """Draw a network as PyTorch does."""
         key, key_model = jax.random.split(key)
         self._model.set_random_seed(_seed(key_model))
         self._model._setup_model()
@@ -141,7 +136,7 @@ class Sb3Ppo(Trainer):
         return self._state(unknown, jnp.zeros((), jnp.int32), key)
 
     def step(self, state: Sb3PpoState) -> tuple[Sb3PpoState, Metrics]:
-        """`num_iterations` times collect and learn, in environments that start anew."""
+        """Collect and learn, `num_iterations` times, in environments that start anew."""
         self._restore(state)
         key, key_generation = jax.random.split(state.key)
         self._model.set_random_seed(_seed(key_generation))
@@ -156,14 +151,14 @@ class Sb3Ppo(Trainer):
         return self._state(moments, state.iterations + self.config.num_iterations, key), metrics
 
     def candidates(self, state: Sb3PpoState) -> Policy:
-        """What the network does without exploration."""
+        """Return the network as a policy without exploration."""
         self._restore(state)
         world = self.engine.world
         policy = to_policy(self._model, self.network, world.observation_spec, world.num_actions)
         return as_population(policy)
 
     def _learning_rate(self, left: float | int) -> float:
-        """Of the share of the generation that is left."""
+        """Compute the learning rate from the share of the generation that is left."""
         done = (self._iterations + (1 - left) * self.config.num_iterations) / self._total
         return self.config.learning_rate * max(1 - done, 0.0)
 
@@ -212,7 +207,7 @@ class Sb3Ppo(Trainer):
         )
 
     def _state(self, rewards: Array, iterations: Array, key: Key) -> Sb3PpoState:
-        """What the model holds."""
+        """Copy the parameters and moments of the model to arrays."""
         network = {name: _array(value) for name, value in self._model.policy.state_dict().items()}
         optimizer = self._model.policy.optimizer
         moments: dict[str, Array] = {}
@@ -225,7 +220,7 @@ class Sb3Ppo(Trainer):
         return Sb3PpoState(network, moments, rewards, iterations, key)
 
     def _restore(self, state: Sb3PpoState) -> None:
-        """Make the model what a state holds."""
+        """Load a state into the model."""
         torch = import_sb3().common.utils.th
 
         def tensor(array: Array) -> Any:
@@ -246,5 +241,5 @@ def _array(value: Any) -> Array:
 
 
 def _seed(key: Key) -> int:
-    """For PyTorch, NumPy and the environments."""
+    """Derive a seed for PyTorch, NumPy and the environments."""
     return int(jax.random.bits(key)) >> 1

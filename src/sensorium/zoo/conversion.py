@@ -37,7 +37,7 @@ from sensorium.seeding import check_seed
 from sensorium.serialisation import write_json
 from sensorium.terminal import shown, significant
 from sensorium.training import RunDirectory
-from sensorium.training.experts import Expert, PythonPolicy, Sb3Model, ask
+from sensorium.training.experts import Expert, ask, kind_of
 from sensorium.training.run import keys_of_tests
 from sensorium.types import Keys, in_words
 from sensorium.zoo.agent import Agent, load
@@ -144,7 +144,7 @@ def _check_same(directory: Path, env: str, source: str) -> None:
     if recipe.env != env or (its != source and its != str(Path(source).absolute())):
         raise RunError(
             f"{directory} holds a run of {recipe.name} in {recipe.env}, which learns from "
-            f"{its.removeprefix(PASSED) or 'nobody'}; choose another --run-dir."
+            f"{its.removeprefix(PASSED) or 'no expert'}; choose another --run-dir."
         )
 
 
@@ -178,19 +178,9 @@ def _explain(console: Console, expert: Expert, source: str, world: HostWorld) ->
     if names and not names[0].startswith(("sensor", "entity")):
         sensors = f"{len(names)} sensors ({listed})"
     many = f"{takes} number(s) from -1 to 1" if isinstance(takes, int) else _choices(takes)
-    kind, behind = type(expert).__name__, ""
-    if isinstance(expert, Sb3Model):
-        kind = f"{type(expert.model).__name__} of Stable-Baselines3"
-        behind = (
-            ", behind VecNormalize"
-            if expert.statistics is not None
-            else ", observations as they are"
-        )
-    elif isinstance(expert, PythonPolicy):
-        kind = "a function of observations"
     for what, text in (
         ("environment", f"{world.name}: {sensors}; {many}; at most {world.max_steps:,} steps"),
-        ("expert", f"{source.removeprefix(PASSED)}: {kind}{behind}"),
+        ("expert", f"{source.removeprefix(PASSED)}: {kind_of(expert)}"),
     ):
         console.print(f"[bold]{what:12}[/bold] {escape(text)}", soft_wrap=True)
 
@@ -209,10 +199,10 @@ def _measured(
     seed: int,
     console: Console,
 ) -> Measured:
-    """Play the expert in the tests of its student, plain and shuffled."""
+    """Measure the expert in the tests of its student, plain and shuffled."""
     spec = engine.world.raw_observation_spec
     keys, unit, longest = keys_of_tests(seed, num_tests(spec)), 0.0, 0
-    with console.status("playing the expert"):
+    with console.status("measuring the expert"):
         if is_image(spec):
             returns = _play(engine, make_actor, keys).total
         else:

@@ -27,7 +27,7 @@ from sensorium.perturbations import (
     Shuffle,
     ShufflePatches,
 )
-from sensorium.policies import FeedForwardPolicy, VisionPolicy, num_parameters
+from sensorium.policies import num_parameters
 from sensorium.recipes import Recipe, find
 from sensorium.rollout import make_world
 from sensorium.serialisation import read_header, write_json
@@ -38,15 +38,16 @@ from sensorium.training.run_directory import describe_versions
 from sensorium.types import num_sensors_of
 from sensorium.zoo.agent import Agent, load, zoo_directory
 
-OF_SENSORS: tuple[Perturbation, ...] = (
-    Identity(),
-    Shuffle(),
+OF_FIXED_SENSORS: tuple[Perturbation, ...] = (Identity(), Shuffle())
+"""What agents are scored under that know sensors by their places."""
+OF_SENSORS = (
+    *OF_FIXED_SENSORS,
     Duplicate(2),
     NoiseChannels(5),
     Reshuffle(25),
     Reshuffle(100),
 )
-"""What every agent is scored under."""
+"""What all other agents of sensors are scored under."""
 OF_HOST_SENSORS = (Reshuffle(500),)
 """And the ant beyond that (AN Table 6)."""
 OF_IMAGES: tuple[Perturbation, ...] = (
@@ -57,7 +58,7 @@ OF_IMAGES: tuple[Perturbation, ...] = (
 )
 """What every agent of images is scored under."""
 OF_PATCHES = (ShufflePatches(every=25), ShufflePatches(every=100))
-"""And those that do not mind the order of patches beyond that."""
+"""And those beyond that which do not know patches by their places."""
 
 
 def publish(run: Path, episodes: int | None = None, seed: int = 0, machine: str = "") -> Path:
@@ -118,13 +119,17 @@ def score_again(name: str, episodes: int | None = None, seed: int = 0) -> Path:
 def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
     """All scores of a card."""
     world = make_world(agent.recipe.env)
-    fixed = isinstance(agent.policy, FeedForwardPolicy)
-    images = num_sensors_of(world.observation_spec) is None
-    asked = OF_IMAGES if images else OF_SENSORS + (OF_HOST_SENSORS if world.on_host else ())
-    asked += OF_PATCHES if isinstance(agent.policy, VisionPolicy) else ()
+    fixed = agent.policy.fixed_inputs
+    if num_sensors_of(world.observation_spec) is None:
+        asked = OF_IMAGES + (() if fixed else OF_PATCHES)
+    elif fixed:
+        asked = OF_FIXED_SENSORS
+    else:
+        asked = OF_SENSORS + (OF_HOST_SENSORS if world.on_host else ())
     found = {}
-    for perturbation in asked[:2] if fixed else asked:
-        if _takes(agent, perturbation):
+    for perturbation in asked:
+        # NLA as published takes a fixed number of sensors
+        if agent.policy.takes(make_world(agent.recipe.env, perturbation).observation_spec):
             scores = evaluate(
                 agent.policy, agent.recipe.env, perturbation, episodes=episodes, seed=seed
             )
@@ -178,15 +183,6 @@ def _training(run: Path) -> dict[str, Any]:
         **RunDirectory.open(run).cost(),
         "versions": best["versions"],
     }
-
-
-def _takes(agent: Agent, perturbation: Perturbation) -> bool:
-    """Whether an agent works with that many channels; NLA as published has a fixed number."""
-    try:
-        agent.initial_carry(make_world(agent.recipe.env, perturbation).observation_spec)
-    except ConfigError:
-        return False
-    return True
 
 
 def main(
