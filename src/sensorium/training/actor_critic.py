@@ -1,7 +1,7 @@
-"""What methods share that act with noise, estimate advantages by a critic and learn in epochs: PPO, coaching.
+"""Shared parts of PPO and coaching: act with noise, estimate advantages by a critic, learn in epochs.
 
 The critic reads the true state where the world offers it, and the features of the policy where it does not;
-beside that the time, and what the episode has earned so far. It is thrown away after training.
+beside that, the time and the return so far. It is thrown away after training.
 
 Each generation starts its episodes anew, so that a run resumes bit for bit from the state of the learner.
 """
@@ -25,16 +25,16 @@ from sensorium.types import Key, Scalar
 
 @dataclasses.dataclass(frozen=True)
 class ActorCriticConfig(TrainerConfig):
-    """Their settings."""
+    """Settings that PPO and coaching share."""
 
     num_envs: int = 64
     """Episodes side by side."""
     num_steps: int = 64
-    """Steps of each in an iteration; then it is learned from them."""
+    """Steps of each in an iteration; the updates follow."""
     num_iterations: int = 32
     """In a generation."""
     num_epochs: int = 10
-    """How often each iteration is learned from."""
+    """Passes over the steps of an iteration."""
     learning_rate: float = 3e-4
     """Of the policy, at the start; it falls to zero along a line."""
     critic_learning_rate: float = 1e-3
@@ -59,7 +59,7 @@ class ActorCriticConfig(TrainerConfig):
 
 
 class Estimates(NamedTuple):
-    """What the critic says of the steps of a segment."""
+    """What the critic estimates for the steps of a segment."""
 
     scale: RewardScale
     """Of rewards, after the segment."""
@@ -69,11 +69,11 @@ class Estimates(NamedTuple):
     targets: Float[Any, "T B"]
     """Of the critic."""
     explained: Scalar
-    """How much of the variance of the targets it foresaw; 1 is all."""
+    """Share of the variance of the targets that the critic explains; 1 is all."""
 
 
 class ActorCritic(Trainer):
-    """Collect and learn in turns; the state has `critic`, `scale`, `iterations` and `key`."""
+    """Collects and learns in turns; the state has `critic`, `scale`, `iterations` and `key`."""
 
     def __init__(
         self, config: Any, context: TrainingContext, world: World, num_minibatches: int
@@ -83,7 +83,7 @@ class ActorCritic(Trainer):
         Args:
             config: An `ActorCriticConfig`.
             context: Of the training.
-            world: That is acted in.
+            world: The world to act in.
             num_minibatches: Updates of an epoch.
         """
         self.config, self.draw, self.engine, self.world = (
@@ -101,16 +101,16 @@ class ActorCritic(Trainer):
 
     @abc.abstractmethod
     def _behaviour(self, state: Any, std: Scalar) -> Behaviour:
-        """Who acts in the next segment."""
+        """Return what acts in the next segment."""
 
     @abc.abstractmethod
     def _learn(
         self, state: Any, segment: Segment, discounter: Discounter, std: Scalar, key: Key
     ) -> tuple[Any, dict[str, Scalar]]:
-        """Epochs over one segment."""
+        """Learn from one segment in epochs."""
 
     def step(self, state: Any) -> tuple[Any, Metrics]:
-        """`num_iterations` times: collect, learn."""
+        """Collect and learn, `num_iterations` times."""
         config = self.config
         key, key_generation = jax.random.split(state.key)
         state = state._replace(key=key)
@@ -151,15 +151,15 @@ class ActorCritic(Trainer):
 def clipped_objective(
     log_ratio: Float[Array, "*B"], advantages: Float[Array, "*B"], epsilon: float
 ) -> tuple[Float[Array, "*B"], Float[Array, "*B"]]:
-    """What a policy gains by actions being likelier than they were (Schulman et al. 2017, eq. 7).
+    """Compute the clipped objective of PPO for each step (Schulman et al. 2017, eq. 7).
 
     Args:
-        log_ratio: How much likelier actions are now, as a logarithm.
+        log_ratio: Logarithm of how much likelier actions are now than when they were drawn.
         advantages: How much better they were than expected.
-        epsilon: ε: no more is gained by moving a probability further.
+        epsilon: ε: ratios of probabilities beyond 1 ± ε gain no more.
 
     Returns:
-        The gain, and an estimate of the divergence of the two policies, both of each step.
+        The objective, and an estimate of the divergence of the two policies, both of each step.
     """
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - epsilon, 1 + epsilon)

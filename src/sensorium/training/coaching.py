@@ -1,14 +1,14 @@
-"""Coaching: an expert for one student, trained where that student gets.
+"""Coaching: an expert for one student, trained in the states that the student visits.
 
-An expert that was trained alone knows no way back from where its student fails, and what it says there is of
-no use to DAgger. A coach is a policy without memory that reads the unperturbed observation and
+An expert that was trained alone has not visited the states in which its student fails, so that its labels
+there are of no use to DAgger. A coach is a policy without memory that reads the unperturbed observation and
 
 - first copies the student;
 - then takes turns with it: each acts in half of the lanes, and they change over after some iterations. So the
-  coach begins where the student has come to, and learns by PPO (Schulman et al. 2017) how to go on from
-  there. Its critic values what both earn together: a good turn ends where the student gets on;
-- stays near to what the student does (as Messikommer et al. 2025): an expert that cannot be followed teaches
-  nothing.
+  coach begins in states of the student, and learns by PPO (Schulman et al. 2017) how to act from there. Its
+  critic estimates the return of both together: a good turn ends in a state from which the student does well;
+- stays near to the actions of the student (as Messikommer et al. 2025): actions that a student cannot imitate
+  are of no use as labels.
 
 The student does not change here; it learns from its coach by DAgger. Each generation starts its environments
 anew, so a run resumes bit for bit.
@@ -43,11 +43,11 @@ class CoachingConfig(ActorCriticConfig):
     may_be_zero = ("copy_iterations",)
 
     student_perturbation: Perturbation = Identity()
-    """What happens to the observations of the student."""
+    """Perturbation of the observations of the student."""
     turn: int = 8
-    """Iterations after which student and coach change over: long enough for a student to get into trouble."""
+    """Iterations after which student and coach change over: long enough for a student to fail."""
     copy_iterations: int = 64
-    """At the start, in which the coach copies the student; it acts in the second half of them."""
+    """Iterations at the start, in which the coach copies the student; it acts in the second half of them."""
     batch_size: int = 512
     """Steps in an update."""
     nearness: float = 0.5
@@ -93,7 +93,7 @@ class CoachingConfig(ActorCriticConfig):
 
 
 class CoachingState(NamedTuple):
-    """All that a run needs to go on."""
+    """All that a run needs to resume."""
 
     coach: Learner
     critic: Learner
@@ -137,11 +137,11 @@ class InTurns(Behaviour):
     hold_noise: int = eqx.field(static=True)
 
     def initial_carry(self, world: World) -> PyTree:
-        """That of the student."""
+        """Make the carry of the student at the start of an episode."""
         return self.student.initial_carry(world.observation_spec)
 
     def act(self, context: StepContext, carry: PyTree) -> tuple[Action, PyTree, Taken]:
-        """Ask both, do what one of them would."""
+        """Compute the actions of both, and take the coach's in its lanes."""
         student_action, carry, _ = self.student.step(context.observation, carry)
         distribution = self.coach.distribution
         outputs = outputs_of(self.coach, context.unperturbed)
@@ -175,7 +175,7 @@ class Coaching(ActorCritic):
         )
 
     def candidates(self, state: CoachingState) -> Policy:
-        """The coach."""
+        """Return the coach."""
         return as_population(state.coach.model)
 
     def _behaviour(self, state: CoachingState, std: Scalar) -> InTurns:
@@ -183,7 +183,7 @@ class Coaching(ActorCritic):
         return InTurns(self.student, state.coach.model, coached, std, self.config.hold_noise)
 
     def _coached(self, iterations: Int[Array, ""]) -> Bool[Array, " B"]:
-        """In which lanes it is the coach's turn."""
+        """Return in which lanes the coach acts."""
         theirs = (jnp.arange(self.config.num_envs) + iterations // self.config.turn) % 2 == 0
         return theirs & (iterations >= self.config.copy_iterations // 2)
 
@@ -195,7 +195,7 @@ class Coaching(ActorCritic):
         std: Scalar,
         key: Key,
     ) -> tuple[CoachingState, dict[str, Scalar]]:
-        """Epochs over the steps of a segment."""
+        """Learn from the steps of a segment in epochs."""
         config, steps = self.config, segment.transitions
         theirs = steps.record.coached & steps.alive
         estimates = self._estimate(state, steps, discounter)
@@ -238,7 +238,7 @@ class Coaching(ActorCritic):
     def _loss(
         self, coach: Policy, batch: Steps, std: Scalar, copying: Bool[Array, ""]
     ) -> tuple[Scalar, dict[str, Scalar]]:
-        """PPO's clipped objective (eq. 7 there) where the coach acted, and nearness everywhere."""
+        """Compute PPO's clipped loss (eq. 7 there) where the coach acted, and nearness everywhere."""
         config, taken, distribution = self.config, batch.taken, coach.distribution
         outputs = jax.vmap(partial(outputs_of, coach))(taken.observation)
         weights = np.ones(self.world.num_actions, np.float32)
@@ -259,6 +259,6 @@ class Coaching(ActorCritic):
 
 
 def outputs_of(coach: Policy, observation: Float[Array, " N"]) -> Float[Array, " A"]:
-    """The outputs of a policy without memory."""
+    """Compute the outputs of a policy without memory."""
     features, carry, _ = coach.encode(observation, coach.initial_carry(observation.shape[0]))
     return coach.decide(features, carry)[0]

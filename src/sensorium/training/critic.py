@@ -16,7 +16,7 @@ from sensorium.types import Key, Scalar
 
 
 class Critic(eqx.Module):
-    """Value of what it reads, most often the true state: tanh layers, then one number."""
+    """Estimates a value, most often from the true state: tanh layers, then one number."""
 
     layers: tuple[Linear, ...]
 
@@ -29,7 +29,7 @@ class Critic(eqx.Module):
         )
 
     def __call__(self, inputs: Float[Array, " F"]) -> Scalar:
-        """The value."""
+        """Estimate the value."""
         for layer in self.layers[:-1]:
             inputs = jnp.tanh(layer(inputs))
         return self.layers[-1](inputs)[0]
@@ -43,7 +43,7 @@ def estimate_advantages(
     discount: float,
     gae_lambda: float,
 ) -> Float[Array, "T B"]:
-    """Generalised advantage estimation (Schulman et al. 2016, eq. 16).
+    """Compute generalised advantage estimates (Schulman et al. 2016, eq. 16).
 
     Args:
         rewards: Of each step.
@@ -73,12 +73,12 @@ class RewardScale(NamedTuple):
 
     @classmethod
     def unknown(cls) -> "RewardScale":
-        """Of no steps yet."""
+        """Return the moments of no steps."""
         return cls(*(jnp.zeros(()) for _ in range(3)))
 
     @property
     def deviation(self) -> Any:
-        """The standard deviation; 1 as long as nothing is known."""
+        """The standard deviation; 1 before the first step."""
         return np.sqrt(self.squares / self.count + 1e-8) if self.count else np.float32(1.0)
 
 
@@ -90,7 +90,7 @@ class Discounter:
         self._sums = np.zeros(num_envs)
 
     def update(self, scale: RewardScale, steps: Transitions) -> RewardScale:
-        """What is known after a segment."""
+        """Update the moments by the steps of a segment."""
         ends = steps.terminated | steps.truncated
         count, mean, squares = (float(value) for value in scale)
         for reward, over, counts in zip(steps.reward, ends, steps.alive, strict=True):
@@ -107,7 +107,7 @@ class Discounter:
 def critic_inputs(
     steps: Transitions, max_steps: int, scale: RewardScale
 ) -> tuple[Float[Any, "T B F"], Float[Any, "T B F"]]:
-    """What a critic reads before and after each step: a view, the time, and what has been earned."""
+    """Compute the inputs of a critic before and after each step: a view, the time, the return so far."""
 
     def inputs(view: np.ndarray, time: np.ndarray, earned: np.ndarray) -> np.ndarray:
         late, earned = time / max_steps, earned / scale.deviation
@@ -133,7 +133,7 @@ def critic_estimates(
     """Estimate the advantage of each step of a segment.
 
     Args:
-        critic: Values what it reads.
+        critic: Estimates the values.
         inputs: From `critic_inputs`, before each step.
         following: After it.
         rewards: Scaled.
@@ -142,7 +142,7 @@ def critic_estimates(
         gae_lambda: λ of generalised advantage estimation.
 
     Returns:
-        Advantages, targets of the critic, and how much of their variance it foresaw (1 is all).
+        Advantages, targets of the critic, and the share of their variance that it explains (1 is all).
     """
     now, then = (jax.vmap(jax.vmap(critic))(each) for each in (inputs, following))
     then = jnp.where(steps.terminated, 0.0, then)
@@ -156,12 +156,12 @@ def critic_estimates(
 
 
 def normalised(counts: Bool[Any, "T B"], advantages: Float[Any, "T B"]) -> Float[Array, "T B"]:
-    """Advantages of mean 0 and standard deviation 1 over those that count."""
+    """Scale advantages to mean 0 and standard deviation 1 over those that count."""
     centre = mean_over(counts, advantages)
     spread = jnp.sqrt(mean_over(counts, (advantages - centre) ** 2))
     return (advantages - centre) / (spread + 1e-8)
 
 
 def values(critic: Critic, inputs: Float[Array, "T F B"]) -> Float[Array, "T B"]:
-    """The values of a minibatch."""
+    """Estimate the values of a minibatch."""
     return jax.vmap(jax.vmap(critic, in_axes=-1))(inputs)

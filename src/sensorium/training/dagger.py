@@ -1,20 +1,19 @@
 """Behaviour cloning and DAgger (Ross et al. 2011, algorithm 3.1) in one, for every policy, world and expert.
 
-A student acts in its world, an expert says at each step what it would do there, and the student learns to do
-the same from all steps of the last rounds. Before the first round the expert may act alone
+A student acts in its world, an expert labels each step with the action that it would take, and the student
+learns these from all steps of the last rounds. Before the first round the expert may act alone
 (`demonstration_rounds`); with those only, this is behaviour cloning (AN section 4.2).
 
 - A round is whole episodes, or a few steps of episodes that go on in the next round of the generation: then
-  the student is corrected where it is, before it is lost.
-- The expert sees all; the student receives perturbed observations. Unperturbed ones are stored, and perturbed
-  anew each time that they are learned from.
+  the student is corrected early, before its errors add up.
+- The expert reads all without perturbation; the student receives perturbed observations. Unperturbed ones are
+  stored, and perturbed anew in each batch.
 - Sequences of steps go through the student's memory in windows; gradients flow within a window, and there is
   an update after each. The memory before a round is known; a sequence that starts elsewhere may warm its
   memory up first.
-- With `freeze_encoder` the features are stored instead: to learn from an image again costs next to nothing
-  then.
-- In the first generations the expert may share in what is done (β), or a student sees little but its own
-  failures.
+- With `freeze_encoder` the features are stored instead, so that further batches of an image cost little.
+- In the first generations the expert may have a share in the actions (β): without it, a student may visit
+  little but failures.
 
 A round holds `num_envs` times `rollout_steps` observations, of images as bytes: 1,000 episodes of 500 frames
 of 84 x 84 pixels take 3.5 GB, and `buffer_rounds` bounds how many rounds are held. Rounds that are needed
@@ -71,14 +70,14 @@ class DaggerConfig(TrainerConfig):
     num_rounds: int = 1
     """Rounds in a generation in which the student acts; 0 for none. Episodes go on from one to the next."""
     buffer_rounds: int = 0
-    """How many of the last rounds are learned from; 0 for all."""
+    """How many of the last rounds batches are drawn from; 0 for all."""
     beta_generations: int = 0
-    """Over how many generations the expert's share in what is done falls from all to nothing."""
+    """Generations over which the expert's share in the actions falls from all to nothing."""
     action_noise: tuple[float, ...] = (0.03,)
-    """Standard deviations of the noise on what is done, dealt out to the episodes in turn; of discrete
-    actions how often a random one is done."""
+    """Standard deviations of the noise on the actions taken, assigned to the episodes in turn; of discrete
+    actions how often a random one is taken."""
     num_batches: int = 16
-    """After each round, or in a generation that has none."""
+    """Batches after each round, or in a generation that has none."""
     batch_size: int = 64
     """Sequences in a batch."""
     num_steps: int = 500
@@ -86,15 +85,15 @@ class DaggerConfig(TrainerConfig):
     window: int = 100
     """Steps that gradients flow back through; there is an update after each window."""
     warm_up_steps: int = 0
-    """At the start of a sequence, which make a memory and are not learned from."""
+    """Steps at the start of a sequence, which make a memory and do not count in the loss."""
     freeze_encoder: bool = False
     """Leave the encoder of the student as it is."""
     learning_rate: float = 1e-3
     """Of Adam, at the start; it falls along a cosine to a hundredth."""
     action_weights: tuple[float, ...] = ()
-    """What the errors of the actions count, where they differ in size; all 1 by default."""
+    """Weights of the errors of the actions, where they differ in size; all 1 by default."""
     sensor_id_coef: float = 0.0
-    """Weight of an auxiliary loss: each sensor learns to tell which one it is."""
+    """Weight of the sensor identity loss: each sensor predicts from its features which one it is."""
     max_grad_norm: float = 0.5
     """Largest norm of a gradient."""
     ema_decay: float = 0.0
@@ -122,7 +121,7 @@ class DaggerConfig(TrainerConfig):
         return Dagger(config, context, asked, advisor, dataset)
 
     def check(self, world: World) -> None:
-        """ConfigError if settings do not fit each other or the world."""
+        """Raise ConfigError if settings do not fit each other or the world."""
         if self.num_steps % self.window:
             raise ConfigError(
                 f"Sequences of {self.num_steps} steps do not divide into windows of {self.window}."
@@ -140,7 +139,7 @@ class DaggerConfig(TrainerConfig):
 
 
 class DaggerState(NamedTuple):
-    """All that a run needs to go on, beside the rounds in its data folder."""
+    """All that a run needs to resume, beside the rounds in its data folder."""
 
     learner: Learner
     generation: Int[Array, ""]
@@ -192,7 +191,7 @@ class Dagger(Trainer):
         return DaggerState(self._optimizer.init(model), jnp.zeros((), jnp.int32), key)
 
     def step(self, state: DaggerState) -> tuple[DaggerState, Metrics]:
-        """`num_rounds` times: collect, learn."""
+        """Collect and learn, `num_rounds` times."""
         config, generation = self.config, int(state.generation)
         key, key_first, key_lanes, key_rounds = jax.random.split(state.key, 4)
         learner, beta = state.learner, self._beta(generation)
@@ -219,7 +218,7 @@ class Dagger(Trainer):
         return state, Metrics.of(collectors, mean_figures(figures) | {"rounds": rounds})
 
     def candidates(self, state: DaggerState) -> Policy:
-        """The student, or the average of the last ones."""
+        """Return the student, or its moving average."""
         return as_population(state.learner.average.policy)
 
     def saved(self, state: DaggerState) -> None:
@@ -227,7 +226,7 @@ class Dagger(Trainer):
         self._buffer.forget(self._first(int(state.generation)))
 
     def _first(self, generation: int) -> int:
-        """Number of the first round of a generation."""
+        """Return the number of the first round of a generation."""
         return self.config.demonstration_rounds + generation * self.config.num_rounds
 
     def _open(self, key: Key) -> Collector:
@@ -238,7 +237,7 @@ class Dagger(Trainer):
     def _collect(
         self, collector: Collector, learner: Learner, beta: float, number: int, key: Key
     ) -> None:
-        """A round more; the oldest goes if there are too many."""
+        """Collect a round; the oldest is dropped if there are too many."""
         config = self.config
         behaviour = Following(
             learner.model.policy,
@@ -252,7 +251,7 @@ class Dagger(Trainer):
         self._buffer.add(number, Round(steps.record, steps.started, steps.alive, memory))
 
     def _structure(self) -> Round:
-        """That of a round."""
+        """Return the tree structure of a round."""
         key, frozen = jax.random.key(0), self.config.freeze_encoder
         student = eqx.filter_eval_shape(self.draw, key)
         received = features_of(student, self.world.observation_spec) if frozen else 0
@@ -260,12 +259,12 @@ class Dagger(Trainer):
         return Round(Labelled(received, 0, 0), 0, 0, memory)
 
     def _beta(self, generation: int) -> float:
-        """The expert's share: all in the first generation, nothing after so many."""
+        """Return the expert's share: all in the first generation, nothing after `beta_generations`."""
         last = self.config.beta_generations
         return max(1 - generation / last, 0.0) if last else 0.0
 
     def _learn(self, learner: Learner, key: Key) -> tuple[Learner, list[dict[str, Scalar]]]:
-        """From batches of the rounds at hand."""
+        """Learn from batches of the rounds in the buffer."""
         config = self.config
         key_choice, key_batches = jax.random.split(key)
         batches = sequences(
@@ -291,7 +290,7 @@ class Dagger(Trainer):
         known: Bool[Any, " B"],
         key: Key,
     ) -> tuple[Learner, dict[str, Scalar]]:
-        """One batch: an update after each window, memories carried from window to window."""
+        """Learn from one batch: an update after each window, memories carried from window to window."""
         config = self.config
         key_apply, key_steps = jax.random.split(key)
         keys = jax.random.split(key_apply, config.batch_size)
@@ -319,7 +318,7 @@ class Dagger(Trainer):
 
     @partial(jax.jit, static_argnames="self")
     def _blank(self, student: Policy, keys: Array) -> PyTree:
-        """Memories at the start of sequences, on the last axis: of the student and of the perturbation."""
+        """Make the memories at the start of sequences, on the last axis: of student and perturbation."""
         return jax.vmap(partial(self._blank_lane, student), out_axes=-1)(keys)
 
     def _blank_lane(self, student: Policy, key: Key) -> PyTree:
@@ -330,7 +329,7 @@ class Dagger(Trainer):
 
     @partial(jax.jit, static_argnames="self")
     def _gradients(self, lanes: tuple, model: Probed, key: Key) -> tuple[tuple, PyTree]:
-        """For each device's share of a batch: gradient and figures, and the memories after the window."""
+        """Compute gradient, figures and the memories after the window of each device's share of a batch."""
 
         def share(lanes: tuple, model: Probed, key: Key) -> tuple[tuple, PyTree]:
             loss = eqx.filter_grad(self.imitation_loss, has_aux=True)
@@ -348,14 +347,14 @@ class Dagger(Trainer):
         lanes: Int[Array, " B"],
         key: Key,
     ) -> tuple[Scalar, tuple[dict[str, Scalar], PyTree]]:
-        """How far the student is from the expert along a window.
+        """Compute how far the student's actions are from the expert's along a window.
 
         Args:
             model: The student, and the probe of its sensors.
             memory: Before the window, the lanes on the last axis.
             window: Its steps; of every array the lanes are the last axis.
             weights: Of the steps.
-            lanes: Which they are of the batch: their perturbations are drawn by that.
+            lanes: Their places in the batch, from which the keys of their perturbations derive.
             key: Of the perturbations.
 
         Returns:

@@ -1,11 +1,11 @@
-"""Evolution, as the papers train: ask for a population, run its episodes, tell what each was worth.
+"""Evolution, as the papers train: draw a population, run its episodes, update by their returns.
 
 One generation (AN section 4.1, A.4.1): P sets of parameters, R episodes each, the same R starts for all P
-(common random numbers), fitness the mean return. The centre of the strategy is what is tested and kept.
+(common random numbers), fitness the mean return. The centre of the strategy is tested and kept.
 
-Past the papers: some of the starts may be those where the search did worst so far (`replays`; after
-prioritised level replay, Jiang et al. 2021). Where an agent is good almost everywhere, most starts tell
-nothing about which individual is better.
+Beyond the papers: some of the starts may be those with the lowest returns so far (`replays`; after
+prioritised level replay, Jiang et al. 2021). Where an agent is good almost everywhere, returns from most
+starts do not separate the individuals.
 """
 
 import dataclasses
@@ -44,11 +44,11 @@ class EvolutionConfig(TrainerConfig):
 
     A recipe that names a start starts there."""
     replays: int = 0
-    """Of the episodes, how many are drawn from those starts where the search did worst."""
+    """How many of the episodes begin at one of the starts with the lowest returns so far."""
     remembered: int = 32
-    """How many such starts there are."""
+    """How many such starts are kept."""
     scouted: int = 256
-    """Starts that the centre tries before the first generation, to find them."""
+    """Starts from which the centre runs before the first generation, to find them."""
 
     distributed = True
     may_be_zero = ("replays",)
@@ -64,15 +64,15 @@ class EvolutionConfig(TrainerConfig):
 
 
 class Hard(NamedTuple):
-    """Starts where the search did worst; none unless it replays any."""
+    """The starts with the lowest returns so far; none unless the search replays any."""
 
     keys: Keys
     returns: Float[Array, " B"]
-    """Of the population when it was last there, infinite where nobody was yet."""
+    """Mean return of the population when it last started there; infinite before that."""
 
 
 class EvolutionState(NamedTuple):
-    """All that a run needs to go on."""
+    """All that a run needs to resume."""
 
     strategy: PyTree
     key: Key
@@ -102,7 +102,7 @@ class Evolution(Trainer):
         self.strategy = Strategy(config.strategy, config.population, num_parameters(self._like))
 
     def init(self, key: Key) -> EvolutionState:
-        """Start around zeros, or around what is drawn."""
+        """Start the search around zeros, or around the policy that is drawn."""
         key, key_init, key_draw, key_nowhere = jax.random.split(key, 4)
         mean = to_vector(self.draw(key_draw))
         mean = jnp.zeros_like(mean) if self.config.start_at_zero else mean
@@ -111,7 +111,7 @@ class Evolution(Trainer):
         return EvolutionState(self.strategy.init(key_init, mean), key, nowhere)
 
     def step(self, state: EvolutionState) -> tuple[EvolutionState, Metrics]:
-        """One generation; WorldError if no individual has a finite fitness."""
+        """Run one generation; WorldError if no individual has a finite fitness."""
         scouted = 0
         if self.config.replays and bool(jnp.isinf(state.hard.returns).all()):
             state, scouted = self._scout(state)
@@ -122,7 +122,7 @@ class Evolution(Trainer):
         return state, Metrics(scouted + int(np.sum(totals.steps, dtype=np.int64)), figures)
 
     def _scout(self, state: EvolutionState) -> tuple[EvolutionState, int]:
-        """Find starts where the centre does badly, in how many steps."""
+        """Find starts with low returns of the centre; also return the number of steps simulated."""
         key, key_episodes = jax.random.split(state.key)
         episodes = jax.random.split(key_episodes, self.config.scouted)
         totals = self.engine.totals(self.candidates(state), episodes)
@@ -130,13 +130,13 @@ class Evolution(Trainer):
         return state._replace(key=key, hard=hard), int(np.sum(totals.steps, dtype=np.int64))
 
     def _worst(self, tried: Hard) -> Hard:
-        """Those to remember."""
+        """Select the starts to remember."""
         order = jnp.argsort(tried.returns)[: self.config.remembered]
         return jax.tree.map(lambda leaf: leaf[order], tried)
 
     @partial(jax.jit, static_argnames="self")
     def _ask(self, state: EvolutionState) -> tuple[Population, Keys, Array, EvolutionState, Key]:
-        """Whom to try, in which episodes, which of them are remembered ones, and how to go on from there."""
+        """Draw a population and its episodes; also return which are replayed, the next state, and a key."""
         key, key_ask, key_episodes, key_tell = jax.random.split(state.key, 4)
         population, strategy = self.strategy.ask(key_ask, state.strategy)
         episodes = jax.random.split(key_episodes, self.config.num_episodes)
@@ -157,7 +157,7 @@ class Evolution(Trainer):
         again: Int[Array, " replays"],
         returns: Float[Array, "P R"],
     ) -> tuple[EvolutionState, dict[str, Scalar]]:
-        """What each was worth, and where they did badly."""
+        """Update the strategy by the returns, and the starts to replay."""
         fitness = jnp.mean(returns, axis=1)
         strategy = self.strategy.tell(key, population, fitness, asked.strategy)
         figures = {
@@ -175,7 +175,7 @@ class Evolution(Trainer):
         return EvolutionState(strategy, asked.key, hard), figures
 
     def candidates(self, state: EvolutionState) -> Policy:
-        """The centre of the search."""
+        """Return the centre of the search."""
         return self._policies(self.strategy.mean(state.strategy)[None])
 
     @partial(jax.jit, static_argnames="self")
@@ -184,7 +184,7 @@ class Evolution(Trainer):
 
 
 def _without_failures(returns: Float[np.ndarray, "P R"]) -> Float[np.ndarray, "P R"]:
-    """The same; an individual whose fitness is not finite gets the returns of the worst other one."""
+    """Give an individual whose fitness is not finite the returns of the worst other one."""
     with np.errstate(over="ignore", invalid="ignore"):
         fitness = returns.mean(axis=1)
     finite = np.isfinite(fitness)

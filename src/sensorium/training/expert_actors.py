@@ -1,4 +1,4 @@
-"""What acts on the host as an expert: models of Stable-Baselines3, and any function of observations."""
+"""Experts that act on the host: models of Stable-Baselines3, and any function of observations."""
 
 import inspect
 from collections.abc import Callable
@@ -61,14 +61,14 @@ class PythonActor(Actor):
 
     It receives what the environment shows (a Dict where that is one) and returns what the environment takes;
     of a Discrete it may return as many numbers as there are options, of which the largest counts. Whether it
-    takes a batch is found out on a first few observations.
+    takes a batch is tested on a few first observations.
     """
 
     def __init__(self, function: Callable[[Any], Any], world: HostWorld, name: str = "expert"):
         """Take a function as the expert of a world.
 
         Args:
-            function: What to ask; deterministic, or one of a batch is asked one by one.
+            function: What to call; deterministic, or else it gets the observations of a batch one by one.
             world: Whose observations and actions it takes.
             name: For errors.
 
@@ -111,7 +111,7 @@ class PythonActor(Actor):
         return np.stack([self._ask(one, ()) for one in each])
 
     def _ask(self, shown: Any, lead: tuple[int, ...]) -> np.ndarray:
-        """Ask for one action, or a batch; ConfigError unless it is of the action space."""
+        """Compute one action, or a batch; ConfigError unless it is of the action space."""
         try:
             with one_thread():
                 returned = self._function(shown)

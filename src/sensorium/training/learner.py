@@ -1,4 +1,4 @@
-"""What every way of learning by gradients is made of: optimizer, schedules, moving averages."""
+"""Parts shared by the trainers that learn by gradients: optimizer, schedules, moving averages."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -47,18 +47,18 @@ class Optimizer:
         )
 
     def init(self, model: PyTree) -> Learner:
-        """A learner that has learned nothing yet."""
+        """Make a learner before its first update."""
         return Learner(model, model, self._transform.init(eqx.filter(model, eqx.is_inexact_array)))
 
     def update(self, learner: Learner, gradient: PyTree) -> Learner:
-        """One update. What has no gradient, such as a frozen encoder, stays as it is to the last bit."""
+        """Update once. What has no gradient, such as a frozen encoder, stays as it is to the last bit."""
         updates, optimizer = self._transform.update(gradient, learner.optimizer)
         model = eqx.apply_updates(learner.model, updates)
         return Learner(model, moving_average(learner.average, model, self._ema_decay), optimizer)
 
 
 def moving_average(average: PyTree, model: PyTree, decay: float) -> PyTree:
-    """An exponential moving average after one more model; weights that do not change stay the same bits."""
+    """Add a model to an exponential moving average; weights that do not change stay the same bits."""
     if not decay:
         return model
     return jax.tree.map(
@@ -69,12 +69,12 @@ def moving_average(average: PyTree, model: PyTree, decay: float) -> PyTree:
 
 
 def falling(first: float, updates: int) -> Callable[[Array], Array]:
-    """A learning rate that falls from `first` to zero along a line, over so many updates."""
+    """Return a learning rate that falls linearly from `first` to zero over so many updates."""
     return optax.linear_schedule(first, 0.0, updates)
 
 
 def geometric(first: float, last: float, done: Scalar) -> Scalar:
-    """A number that falls from `first` to `last` by the same factor in each step.
+    """Compute a number that falls from `first` to `last` by the same factor in each step.
 
     Args:
         first: At the start.
@@ -85,17 +85,17 @@ def geometric(first: float, last: float, done: Scalar) -> Scalar:
 
 
 def to_batch_last(tree: PyTree, lanes: Any) -> PyTree:
-    """The transitions of some lanes, (T, B, ...), with the lanes on the last axis: fastest on a CPU."""
+    """Select lanes of transitions (T, B, ...) and move them to the last axis: fastest on a CPU."""
     return jax.tree.map(lambda leaf: np.moveaxis(leaf[:, lanes], 1, -1), tree)
 
 
 def mean_over(valid: Bool[Any, "..."], values: Float[Any, "..."]) -> Scalar:
-    """The mean of those values that count."""
+    """Compute the mean of the values where `valid` is true; 0 if there are none."""
     return jnp.sum(jnp.where(valid, values, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
 
 
 def mean_figures(figures: list[dict[str, Any]]) -> dict[str, Scalar]:
-    """The means of the figures of several updates."""
+    """Compute the means of the figures of several updates."""
     names = figures[0] if figures else {}
     return {
         name: jnp.asarray(np.mean([np.asarray(each[name]) for each in figures])) for name in names
@@ -103,5 +103,5 @@ def mean_figures(figures: list[dict[str, Any]]) -> dict[str, Scalar]:
 
 
 def where(condition: Array, new: PyTree, old: PyTree) -> PyTree:
-    """One tree or the other."""
+    """Select `new` where `condition` is true, or else `old`, in every leaf."""
     return jax.tree.map(lambda new, old: jnp.where(condition, new, old), new, old)

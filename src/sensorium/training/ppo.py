@@ -3,7 +3,7 @@
 Lanes of episodes run side by side (`rollout/transitions.py`). After each segment the policy goes through what
 it received once more, from the memory that it had then, and gradients flow back through the whole segment.
 With `freeze_encoder` the features of each observation are computed once, when it is collected, and only what
-comes after the encoder learns: next to nothing beside looking at an image.
+comes after the encoder learns, which costs little beside encoding an image.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ class PpoConfig(ActorCriticConfig):
     entropy_coef: float = 0.0
     """Weight of the entropy of discrete actions."""
     sensor_id_coef: float = 0.0
-    """Weight of an auxiliary loss: each sensor learns to tell which one it is."""
+    """Weight of the sensor identity loss: each sensor predicts from its features which one it is."""
     ema_decay: float = 0.0
     """Of what is tested and kept: an exponential moving average of the policy after each iteration."""
 
@@ -64,7 +64,7 @@ class PpoConfig(ActorCriticConfig):
 
 
 class PpoState(NamedTuple):
-    """All that a run needs to go on."""
+    """All that a run needs to resume."""
 
     learner: Learner
     critic: Learner
@@ -92,7 +92,7 @@ class Exploring(Behaviour):
     freeze_encoder: bool = eqx.field(static=True)
 
     def initial_carry(self, world: World) -> PyTree:
-        """That of the policy."""
+        """Make the carry of the policy at the start of an episode."""
         return self.policy.initial_carry(world.observation_spec)
 
     def act(self, context: StepContext, carry: PyTree) -> tuple[Action, PyTree, Explored]:
@@ -111,20 +111,20 @@ class Exploring(Behaviour):
         return action, policy.after_action(carry, action), record
 
     def view(self, context: StepContext, carry: PyTree) -> Float[Array, " F"]:
-        """The true state, or the features of the policy."""
+        """Return the true state, or the features of the policy if there is none."""
         if context.truth.size:
             return context.truth
         return flat_features(self.policy, context.observation, carry)
 
 
 def flat_features(policy: Policy, observation: Sensed, carry: PyTree) -> Float[Array, " F"]:
-    """The features of an observation as one vector."""
+    """Compute the features of an observation as one vector."""
     features = policy.encode(observation, carry)[0]
     return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(features)])
 
 
 def num_features(policy: Policy, world: World) -> int:
-    """How many they are in a world."""
+    """Count the features that a policy computes in a world."""
     return sum(leaf.size for leaf in jax.tree.leaves(features_of(policy, world.observation_spec)))
 
 
@@ -151,7 +151,7 @@ class Ppo(ActorCritic):
         super().__init__(config, context, context.engine.world, config.num_minibatches)
 
     def init(self, key: Key) -> PpoState:
-        """The policy to begin with, and a critic that knows nothing."""
+        """Make the state: the policy to begin with, and an untrained critic."""
         key, key_policy, key_probe, key_critic = jax.random.split(key, 4)
         policy = self.draw(key_policy)
         model = with_probe(
@@ -168,7 +168,7 @@ class Ppo(ActorCritic):
         )
 
     def candidates(self, state: PpoState) -> Policy:
-        """What the policy does without exploration."""
+        """Return the averaged policy, which acts without exploration."""
         return as_population(state.learner.average.policy)
 
     def _behaviour(self, state: PpoState, std: Scalar) -> Exploring:
@@ -178,7 +178,7 @@ class Ppo(ActorCritic):
     def _learn(
         self, state: PpoState, segment: Segment, discounter: Discounter, std: Scalar, key: Key
     ) -> tuple[PpoState, dict[str, Scalar]]:
-        """Epochs over one segment."""
+        """Learn from one segment in epochs."""
         config, carry, steps = self.config, segment.memory.carry, segment.transitions
         estimates = self._estimate(state, steps, discounter)
         advantages = normalised(steps.alive, estimates.advantages)
@@ -209,7 +209,7 @@ class Ppo(ActorCritic):
     def _gradients(
         self, batch: Batch, model: Probed, critic: Critic, std: Scalar
     ) -> tuple[tuple[Probed, Critic], dict[str, Array]]:
-        """Of the losses of the policy and of the critic, for each device's share of a minibatch."""
+        """Compute gradients of the losses of policy and critic for each device's share of a minibatch."""
 
         def share(
             batch: Batch, model: Probed, critic: Critic, std: Scalar
@@ -232,7 +232,7 @@ class Ppo(ActorCritic):
         gradients: tuple[Probed, Critic],
         learns: Bool[Array, ""],
     ) -> tuple[Learner, Learner]:
-        """One update; of the policy only if it `learns` already."""
+        """Update once; the policy only if it `learns` already."""
         gradient, critic_gradient = gradients
         learner = where(learns, self._optimizer.update(learner, gradient), learner)
         return learner, self._critic_optimizer.update(critic, critic_gradient)
@@ -240,7 +240,7 @@ class Ppo(ActorCritic):
     def policy_loss(
         self, model: Probed, batch: Batch, std: Scalar
     ) -> tuple[Scalar, dict[str, Scalar]]:
-        """The clipped objective (eq. 7), through the memory of the policy, and figures beside it."""
+        """Compute the clipped loss (eq. 7) through the memory of the policy, and figures beside it."""
         config, policy = self.config, model.policy
         distribution, blank = policy.distribution, policy.initial_carry(self.world.observation_spec)
 

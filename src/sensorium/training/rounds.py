@@ -25,7 +25,7 @@ class Labelled(NamedTuple):
     received: PyTree
     """The observation without perturbation, or the features of the student if its encoder is frozen."""
     action: Float[Any, "..."]
-    """What was done."""
+    """The action that was taken."""
     expert_action: Float[Any, "..."]
 
 
@@ -40,27 +40,27 @@ class Round(NamedTuple):
 
     @classmethod
     def of_dataset(cls, steps: Demonstrated) -> "Round":
-        """What a dataset has; nobody knows what a student remembered in it."""
+        """Make a round of the steps of a dataset, without memories of a student."""
         labelled = Labelled(steps.observations, steps.actions, steps.actions)
         return cls(labelled, steps.started, steps.alive)
 
 
 class Following(Behaviour):
-    """A student, and an expert that says what it would do."""
+    """A student, and an expert that labels its steps."""
 
     student: Policy
     expert: Asked
     beta: Scalar
-    """The expert's share in what is done."""
+    """The expert's share in the actions."""
     noise: Float[Array, " lanes"]
     freeze_encoder: bool = eqx.field(static=True)
 
     def initial_carry(self, world: World) -> PyTree:
-        """Of both."""
+        """Make the carries of both at the start of an episode."""
         return self.student.initial_carry(world.observation_spec), self.expert.initial_carry(world)
 
     def act(self, context: StepContext, carry: PyTree) -> tuple[Action, PyTree, Labelled]:
-        """Do a mixture of what both would do, with noise."""
+        """Take a mixture of the actions of both, with noise."""
         student, expert = self.student, self.expert
         carry, of_expert = carry
         expert_action, of_expert = expert.act(context, of_expert)
@@ -100,11 +100,11 @@ class Buffer:
 
     @property
     def rounds(self) -> list[Round]:
-        """Those that are learned from."""
+        """The rounds that batches are drawn from."""
         return list(self._rounds.values())
 
     def add(self, number: int, collected: Round) -> None:
-        """One more; the oldest goes if there are too many."""
+        """Add a round; the oldest is dropped if there are too many."""
         self._rounds[number] = collected
         if self._size:
             self._rounds.pop(number - self._size, None)
@@ -122,7 +122,7 @@ class Buffer:
                 self._rounds[number] = jax.tree.unflatten(jax.tree.structure(like), leaves)
 
     def forget(self, end: int) -> None:
-        """Delete the files of rounds that are not learned from once all before number `end` are there."""
+        """Delete the files of rounds that are not in use once all before number `end` are there."""
         if self._directory is not None and self._size:
             for number in range(end - self._size - 1, -1, -1):
                 try:
@@ -136,7 +136,7 @@ class Buffer:
 
 
 def remembered(memory: PyTree, known: Bool[Any, " B"], blank: PyTree) -> PyTree:
-    """The memories that are known, and blank ones for the others, on the last axis."""
+    """Return the memories that are known, and blank ones for the others, on the last axis."""
 
     def leaf(saved: Any, blank: Array) -> Array:
         return jnp.where(known, jnp.moveaxis(from_data(saved, blank), 0, -1), blank)
@@ -153,15 +153,15 @@ def sequences(
     num_steps: int,
     warm_up_steps: int,
 ) -> Iterator[tuple[Round, Float[np.ndarray, "T B"], Bool[np.ndarray, " B"]]]:
-    """The batches of a generation, drawn from all steps of some rounds.
+    """Draw the batches of a generation from all steps of some rounds.
 
     Each lane is divided into stretches, whose steps after the warm-up follow one another; where the first one
-    ends is drawn anew for each generation. All stretches in which something counts come equally often, so
-    that sequences as long as a round, and as many as there are lanes, are each lane once.
+    ends is drawn anew for each generation. All stretches in which a step counts are drawn equally often, so
+    that sequences as long as a round, and as many as there are lanes, take each lane once.
 
     Args:
-        rounds: What to learn from.
-        random: Draws.
+        rounds: The rounds to draw from.
+        random: Generator of the draws.
         num_batches: How many.
         batch_size: Sequences in each.
         num_steps: Of a sequence.

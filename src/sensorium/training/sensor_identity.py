@@ -1,6 +1,6 @@
-"""An auxiliary loss: each sensor of a policy learns to tell which sensor it is, from its own features.
+"""The sensor identity loss, an auxiliary loss: predict from the features of each sensor which one it is.
 
-The probe that reads the answer is thrown away after training.
+The probe that predicts it is thrown away after training.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from sensorium.types import Key, ObservationSpec, Scalar, num_sensors_of
 
 
 class Probed(NamedTuple):
-    """What a gradient changes where the policy also learns which of its sensors is which."""
+    """A policy, and the probe that predicts which of its sensors is which: both are trained."""
 
     policy: Policy
     probe: Linear
@@ -25,7 +25,7 @@ class Probed(NamedTuple):
 def with_probe(
     policy: Policy, received: ObservationSpec, sensors: ObservationSpec, key: Key
 ) -> Probed:
-    """A policy, and a probe of the features of its sensors.
+    """Return a policy with a new probe of the features of its sensors.
 
     Args:
         policy: The policy.
@@ -41,7 +41,7 @@ def with_probe(
 def identity_loss(
     probe: Linear, features: Float[Array, "H N"], sensor_of_channel: Int[Array, " N"]
 ) -> Scalar:
-    """Cross-entropy of telling, from the features of a channel, which sensor it carries."""
+    """Compute the cross-entropy of predicting from a channel's features which sensor it carries."""
     scores = probe.weight @ features + probe.bias[:, None]
     classes = jnp.where(sensor_of_channel < 0, scores.shape[0] - 1, sensor_of_channel)
     log_shares = jax.nn.log_softmax(scores, axis=0)

@@ -10,7 +10,7 @@ Departures from SHAC:
 - policies have memory and anonymous sensors; the critic reads the true state in its true order, and is thrown
   away after training;
 - gradients are clipped in each world at each step (`max_world_grad_norm`): swinging poles are chaotic;
-- an auxiliary loss: each sensor tells which one it is (`sensor_id_coef`);
+- an auxiliary loss: each sensor predicts which one it is (`sensor_id_coef`);
 - an exponential moving average of the weights is what is tested and kept.
 
 P learners with seeds of their own train side by side; the run keeps the best.
@@ -72,7 +72,7 @@ class ShacConfig(TrainerConfig):
     ema_decay: float = 0.995
     """Of the exponential average of the weights."""
     sensor_id_coef: float = 0.3
-    """Weight of an auxiliary loss: each sensor learns to tell which one it is (see `identity_loss`)."""
+    """Weight of the sensor identity loss: each sensor predicts which one it is (see `identity_loss`)."""
     max_world_grad_norm: float = 0.1
     """Largest norm of what flows back through one world in one step, in units of its share of the loss.
 
@@ -102,7 +102,7 @@ class Worlds(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What happened in one window, for the critic."""
+    """The steps of one window, for the critic."""
 
     features: Float[Array, "T F R"]
     next_features: Float[Array, "T F R"]
@@ -148,11 +148,11 @@ class Shac(Trainer):
         self._critic_optimizer = Optimizer(config.critic_learning_rate, 1.0)
 
     def init(self, key: Key) -> ShacState:
-        """P learners with weights, worlds and keys of their own."""
+        """Make P learners with weights, worlds and keys of their own."""
         return jax.vmap(self._init_learner)(jax.random.split(key, self.config.population))
 
     def step(self, state: ShacState) -> tuple[ShacState, Metrics]:
-        """`num_iterations` windows of every learner."""
+        """Train every learner for `num_iterations` windows."""
         state, returns = self._train(spread(state, self.config.population))
         earned = np.asarray(returns)  # of all devices, which must not wait for one another
         config = self.config
@@ -162,18 +162,18 @@ class Shac(Trainer):
 
     @partial(jax.jit, static_argnames="self")
     def _train(self, state: ShacState) -> tuple[ShacState, Float[Array, " P"]]:
-        """The learners after a generation, and what each earned an episode."""
+        """Train the learners for a generation; also return the mean return of each, for a whole episode."""
 
         def train(learner: ShacState) -> tuple[ShacState, Scalar]:
             updates = self.config.num_iterations
             learner, rewards = jax.lax.scan(self._update, learner, None, length=updates)
-            # A window is not an episode: what it earns a step, times the steps of an episode
+            # A window is not an episode: its mean reward, times the steps of an episode
             return learner, jnp.mean(rewards) * self.world.max_steps
 
         return over_devices(jax.vmap(train), state, self.config.population)
 
     def candidates(self, state: ShacState) -> Policy:
-        """The averaged weights of every learner."""
+        """Return the averaged weights of every learner."""
         return state.learner.average.policy
 
     def _init_learner(self, key: Key) -> ShacState:
@@ -218,7 +218,7 @@ class Shac(Trainer):
     def _actor_loss(
         self, model: Probed, critic: Critic, key: Key, worlds: Worlds
     ) -> tuple[Scalar, tuple[Worlds, Window]]:
-        """Minus the mean discounted return of a window, and what happened in it."""
+        """Compute minus the mean discounted return of a window; also return its steps."""
         policy = model.policy
         discount = self.config.discount
         value, look = _over_worlds(critic), _over_worlds(self.world.critic_features)
@@ -240,7 +240,7 @@ class Shac(Trainer):
                 )
             reward = (1 - discount) * reward  # values are then of size 1
             total = total + weight * reward
-            # Running out of time is not an end in itself: what would have followed counts
+            # The time limit is no end of the world: the value of what would have followed counts
             total = total + jnp.where(truncated, weight * discount * value(next_features), 0.0)
             weight = jnp.where(terminated | truncated, 1.0, discount * weight)
             window = Window(features, next_features, reward, terminated, truncated)
@@ -256,7 +256,7 @@ class Shac(Trainer):
         return loss / self.config.num_steps, (worlds, window)
 
     def _advance(self, policy: Policy, key: Key, worlds: Worlds) -> tuple:
-        """One world, one step; starts anew where the episode ended."""
+        """Step one world once; start anew if the episode ended."""
         action, carry, _ = policy.step(worlds.observation, worlds.carry)
         of_sensors = policy.sensor_features(carry)
         key_step, key_reset = jax.random.split(key)
@@ -277,7 +277,7 @@ class Shac(Trainer):
         return of_sensors, worlds, reward, terminated, truncated, features
 
     def _fit_critic(self, state: ShacState, window: Window) -> Learner:
-        """A few steps towards TD(λ) targets of the target critic."""
+        """Fit the critic in a few steps to TD(λ) targets of the target critic."""
         config = self.config
         values = jax.vmap(_over_worlds(state.target_critic))(window.next_features)
         values = jnp.where(window.terminated, 0.0, values)
@@ -302,7 +302,7 @@ class Shac(Trainer):
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def _clip_backwards(worlds: Worlds, largest: float) -> Worlds:
-    """`worlds` itself; on the way back, the gradient of each world is shortened to `largest`."""
+    """Return `worlds`; in the backward pass, shorten the gradient of each world to `largest`."""
     del largest
     return worlds
 

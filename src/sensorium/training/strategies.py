@@ -115,13 +115,13 @@ class Strategy:
         )
 
     def init(self, key: Key, mean: Float[Array, " parameters"]) -> PyTree:
-        """The state of a search that starts around `mean`."""
+        """Make the state of a search that starts around `mean`."""
         state = self._algorithm.init(key, mean, self._params)
         # Python numbers, and arrays that came of them, become what a step returns: else it is compiled twice
         return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.result_type(leaf)), state)
 
     def ask(self, key: Key, state: PyTree) -> tuple[Float[Array, "P parameters"], PyTree]:
-        """A population to try."""
+        """Draw a population to evaluate."""
         return self._algorithm.ask(key, state, self._params)
 
     def tell(
@@ -131,10 +131,10 @@ class Strategy:
         fitness: Float[Array, " P"],
         state: PyTree,
     ) -> PyTree:
-        """Learn from what it was worth; more is better."""
+        """Update the search by the fitness of a population; more is better."""
         state, _ = self._algorithm.tell(key, population, -fitness, state, self._params)
         return state
 
     def mean(self, state: PyTree) -> Float[Array, " parameters"]:
-        """The centre of the search: the agent that a run ships."""
+        """Return the centre of the search: the agent that a run keeps."""
         return state.mean

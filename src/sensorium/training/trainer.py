@@ -22,7 +22,7 @@ DrawPolicy = Callable[[Key], Policy]
 
 
 class Metrics(NamedTuple):
-    """What a generation reports of itself."""
+    """What a trainer reports of a generation."""
 
     env_steps: int
     """Steps of training episodes that it simulated, up to the end of each; 0 if it simulated none."""
@@ -32,7 +32,7 @@ class Metrics(NamedTuple):
 
     @classmethod
     def of(cls, collectors: Sequence[Collector], figures: dict[str, Scalar]) -> "Metrics":
-        """What collectors have simulated, the returns of the episodes that ended, and other figures."""
+        """Sum up collectors: steps, and returns of the episodes that ended; add other figures."""
         returns = jnp.asarray([each for collector in collectors for each in collector.returns])
         reached = {"best": jnp.max(returns), "mean": jnp.mean(returns)} if returns.size else {}
         return cls(sum(collector.env_steps for collector in collectors), reached | figures)
@@ -43,23 +43,23 @@ class Trainer(abc.ABC):
 
     @abc.abstractmethod
     def init(self, key: Key) -> PyTree:
-        """The state before the first generation: arrays and random keys only."""
+        """Make the state before the first generation: arrays and random keys only."""
 
     @abc.abstractmethod
     def step(self, state: PyTree) -> tuple[PyTree, Metrics]:
-        """One generation. The same state always gives the same result, bit for bit."""
+        """Train for one generation. The same state always gives the same result, bit for bit."""
 
     @abc.abstractmethod
     def candidates(self, state: PyTree) -> Policy:
-        """The agents to be tested now, stacked on a leading axis."""
+        """Return the agents to test now, stacked on a leading axis."""
 
     def saved(self, state: PyTree) -> None:  # noqa: B027  # most trainers keep nothing beside their state
-        """`state` is in a checkpoint: what only earlier ones need may be deleted."""
+        """Delete what only earlier states need; called once `state` is in a checkpoint."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingContext:
-    """All that the config of a trainer is given to build it."""
+    """What a trainer is built from, beside its config."""
 
     config: PolicyConfig
     """Of the policy."""
@@ -72,12 +72,12 @@ class TrainingContext:
     generations: int = 1
     """How many the stage lasts: schedules fall over them."""
     start: Policy | None = None
-    """The policy to go on from; None to begin with random weights."""
+    """The policy to start from; None to begin with random weights."""
     expert: Any = None
-    """What the policy is to learn from, where the config asks for one."""
+    """What the policy learns from, where the trainer needs an expert."""
 
     def draw(self, key: Key) -> Policy:
-        """The policy to begin with: the start if there is one, or else a random one."""
+        """Return the policy to begin with: the start if there is one, or else a random one."""
         return self.fresh(key) if self.start is None else self.start
 
 
@@ -92,11 +92,11 @@ class TrainerConfig(abc.ABC):
     """Whole numbers among the settings that count from 0 on; all others count from 1 on."""
 
     def __post_init__(self) -> None:
-        """ConfigError if a setting that is a whole number does not fit."""
+        """Raise ConfigError if a setting that is a whole number does not fit."""
         check_whole_settings(self, self.may_be_zero)
 
     def check_engine(self, engine: Engine) -> None:
-        """ConfigError if the trainer does not work with an engine on several machines."""
+        """Raise ConfigError if the engine is on several machines and the trainer works on one only."""
         if not engine.here and not self.distributed:
             raise ConfigError(
                 f"{type(self).__name__} trains on one machine; --engine ray and jax are for evolution."
