@@ -5,7 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
-    """How long to train in a stage, and how often to look."""
+    """How long a stage trains, and how often it is tested and checkpointed."""
 
     stage: str
     number: int
@@ -18,12 +18,12 @@ class Budget:
     test_episodes: int
     seed: int
     stop_at: float | None = None
-    """End the stage with the first test that earns this."""
+    """End the stage with the first test whose mean return is at least this."""
     max_seconds: float | None = None
-    """End it after so much training."""
+    """End it after so many seconds of training."""
 
     def is_spent(self, generation: int, best_score: float, seconds: float = 0.0) -> bool:
-        """Whether nothing is left to do after so many generations with such a best test."""
+        """Return whether the stage is over after so many generations with such a best test."""
         return (
             generation >= self.generations
             or (self.stop_at is not None and best_score >= self.stop_at)
@@ -31,7 +31,7 @@ class Budget:
         )
 
     def seconds_left(self, generation: int, seconds: float, pace: float) -> float:
-        """Return how long the rest takes, unless a test is good enough before.
+        """Estimate the seconds that are left, unless a test is good enough before.
 
         Args:
             generation: How many are done.

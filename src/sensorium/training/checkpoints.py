@@ -1,4 +1,4 @@
-"""Checkpoints of a run: the whole state, so that a resumed run goes on bit for bit."""
+"""Checkpoints of a run: the whole state, so that a run resumes bit for bit."""
 
 import dataclasses
 from pathlib import Path
@@ -40,13 +40,13 @@ class Clock:
 def save_checkpoint(
     directory: Path, progress: Progress, header: dict[str, Any], clock: Clock
 ) -> None:
-    """Write `last.safetensors` atomically; WriteError leaves the checkpoint of before."""
+    """Write `last.safetensors` atomically; after a WriteError the previous checkpoint is intact."""
     facts = {"generation": int(progress.generation), **dataclasses.asdict(clock)}
     save_pytree(directory / LAST, progress, header | facts)
 
 
 def stage_of_checkpoint(directory: Path, recipe: dict[str, Any]) -> str | None:
-    """The stage that `last.safetensors` is of; None if there is no such file.
+    """Return the stage that `last.safetensors` is of; None if there is no such file.
 
     Args:
         directory: Of the run.
@@ -80,7 +80,7 @@ def load_checkpoint(directory: Path, like: Progress) -> tuple[Progress, Clock]:
 
 
 def check_recipe(file: Path, header: dict[str, Any], recipe: dict[str, Any]) -> None:
-    """AgentFileError unless a file of a run was trained by the recipe that the run's folder has."""
+    """Raise AgentFileError unless a file was trained by the recipe in the folder of its run."""
     if changed := _difference(header.get("recipe"), parse_json(format_json(recipe))):
         setting, trained, now = changed
         raise AgentFileError(
@@ -90,7 +90,7 @@ def check_recipe(file: Path, header: dict[str, Any], recipe: dict[str, Any]) -> 
 
 
 def _difference(one: Any, other: Any, name: str = "") -> tuple[str, str, str] | None:
-    """The first setting in which two recipes differ, and what each says; None if they are the same."""
+    """Find the first setting in which two recipes differ, and both values; None if they are the same."""
     if isinstance(one, dict) and isinstance(other, dict):
         for field in (*one, *(field for field in other if field not in one)):
             path = f"{name}.{field}" if name else field
@@ -111,7 +111,7 @@ def _written(setting: Any) -> str:
 
 
 def first_progress(trainer_state: PyTree, candidate: Policy) -> Progress:
-    """Before the first generation."""
+    """Return the progress before the first generation."""
     return Progress(
         trainer_state, candidate, jnp.asarray(-jnp.inf, jnp.float32), jnp.zeros((), jnp.int32)
     )

@@ -1,4 +1,4 @@
-"""What one sees of a run while it goes on: a live line in the terminal, TensorBoard and JSON lines."""
+"""Reports of a run while it trains: a live line in the terminal, TensorBoard and JSON lines."""
 
 import contextlib
 import math
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Display:
-    """Live progress on a terminal; plain lines every now and then where there is none."""
+    """Live progress on a terminal; plain lines every few seconds where there is none."""
 
     def __init__(self, budget: "Budget", first: int, quiet: bool = False):
         """Show the generations of a stage, of which `first` are done."""
@@ -69,7 +69,7 @@ class Display:
 
 
 def headline(row: dict[str, Any]) -> str:
-    """The figures of one row that tell how training goes: they depend on what its trainer reports."""
+    """Format the main figures of one row: they depend on what its trainer reports."""
     parts = []
     if "loss" in row:
         parts.append(f"loss {_number(row['loss'])}")
@@ -86,7 +86,7 @@ def _number(value: float | None) -> str:
 
 
 class MetricsFile:
-    """`metrics.jsonl`: one line a generation; a resumed run first drops what it will do again."""
+    """`metrics.jsonl`: one line a generation; a resumed run drops the lines that it will write again."""
 
     def __init__(self, path: Path, stage: str, generation: int):
         """Open for a run that continues after `generation` of a stage.
@@ -113,7 +113,7 @@ class MetricsFile:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All rows that name their generation; a kill can leave half of one, and an editor anything.
+    """Read all rows that name their generation; skip others, such as half of one after a kill.
 
     Raises:
         RunError: The file cannot be read.

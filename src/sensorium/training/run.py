@@ -1,4 +1,4 @@
-"""The loop around every trainer: test, keep the best, log, checkpoint, stop when asked."""
+"""The loop around every trainer: test, keep the best, log, checkpoint, stop on a signal."""
 
 import contextlib
 import signal
@@ -45,16 +45,16 @@ def run(
 ) -> Policy:
     """Train a stage to the end of its budget, or until SIGTERM or Ctrl-C.
 
-    It goes on from the checkpoint, if there is one of this stage, as if the run had never been interrupted.
+    It resumes from the checkpoint, if there is one of this stage, as if the run had never been interrupted.
 
     Args:
         trainer: How to train.
         engine: Runs the tests of the candidates.
         directory: Where everything is kept; locked by this process.
-        budget: How long, and how often to look.
+        budget: How long, and how often to test and checkpoint.
         quiet: Show nothing.
         on_generation: Called with every row of the metrics.
-        facts: More to note of the stage once it is finished.
+        facts: More to store with the stage once it is finished.
 
     Returns:
         The policy with the best test.
@@ -158,19 +158,19 @@ def run(
 
 
 def keys_of_tests(seed: Seed, episodes: int) -> Keys:
-    """One for each episode of the tests of a run."""
+    """Derive a key for each episode of the tests of a run."""
     return jax.random.split(jax.random.fold_in(key_of(seed), _TESTS), episodes)
 
 
 def _test(
     trainer: Trainer, engine: Engine, progress: Progress, keys: jax.Array
 ) -> tuple[Progress, float | None, bool]:
-    """The progress with the best candidate so far, the best of these, and whether it is that one."""
+    """Test the candidates; return the progress, the best of their scores, and whether it is a new best."""
     candidates = trainer.candidates(progress.trainer)
     returns = np.asarray(engine.run_population(candidates, keys).total)
     with np.errstate(over="ignore", invalid="ignore"):
         scores = returns.mean(axis=1)
-    scores = np.where(np.isfinite(scores), scores, -np.inf)  # one bad candidate is no winner
+    scores = np.where(np.isfinite(scores), scores, -np.inf)  # it cannot be the best
     winner = int(scores.argmax())
     score = float(scores[winner])
     if not score > float(progress.best_score):
@@ -181,7 +181,7 @@ def _test(
 
 
 def _check_finite(candidates: Policy, generation: int) -> None:
-    """RunError unless all weights of at least one candidate are numbers; the checkpoint before stands."""
+    """Raise RunError unless all weights of at least one candidate are finite; the last checkpoint stays."""
     leaves = [
         leaf for leaf in jax.tree.leaves(candidates) if jnp.issubdtype(leaf.dtype, jnp.inexact)
     ]
@@ -205,7 +205,7 @@ def _finite(value: float) -> float | None:
 
 @contextlib.contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """SIGTERM and Ctrl-C are noted, and acted upon after the generation; a second one is obeyed."""
+    """Note SIGTERM and Ctrl-C, to stop after the generation; a second one stops at once."""
     received: list[int] = []
 
     def note(number: int, _: object) -> None:

@@ -1,9 +1,9 @@
-"""The folder of a run: what is in it, who may write to it, and what its stages cost.
+"""The folder of a run: its files, its lock, and the cost of its stages.
 
 runs/ant-pi/
-    recipe.json               what was asked for
+    recipe.json               the recipe
     versions.json             of Python, JAX and the rest
-    metrics.jsonl             one line a generation: its stage, what `Metrics` says, mean return of the last
+    metrics.jsonl             one line a generation: its stage, what `Metrics` holds, mean return of the last
                               test and of the best one, seconds since the start of the stage and to its end,
                               and environment steps that training simulated in the generation
                               (`env_steps`), also for each of its seconds
@@ -43,18 +43,18 @@ class RunDirectory:
     """A folder that holds one run of one recipe."""
 
     def __init__(self, path: Path | str, recipe: dict[str, Any]):
-        """Name a run; nothing is touched yet."""
+        """Set up; nothing is read or written yet."""
         self.path = Path(path)
         self.recipe = recipe
 
     @staticmethod
     def exists(path: Path | str) -> bool:
-        """Whether a folder holds a run."""
+        """Return whether a folder holds a run."""
         return os.path.isfile(Path(path) / _RECIPE)
 
     @staticmethod
     def open(path: Path | str) -> "RunDirectory":
-        """An existing run, to be resumed.
+        """Open an existing run, to be resumed.
 
         Raises:
             RunError: There is no run in that folder, or it cannot be read.
@@ -75,7 +75,7 @@ class RunDirectory:
 
     @property
     def versions(self) -> Any:
-        """What `describe_versions` said when the run began; nothing if that cannot be read."""
+        """What `describe_versions` returned when the run began; None if that cannot be read."""
         with contextlib.suppress(OSError, ValueError):
             return parse_json((self.path / _VERSIONS).read_bytes())
         return None
@@ -117,11 +117,11 @@ class RunDirectory:
         write_json(self.path / _RECIPE, self.recipe)
 
     def finished(self, stage: str) -> bool:
-        """Whether a stage is done."""
+        """Return whether a stage is finished."""
         return os.path.isfile(self._file(stage))
 
     def load(self, stage: str, like: Policy) -> Policy:
-        """What a finished stage kept, in the structure of `like`.
+        """Load the policy that a finished stage kept, in the structure of `like`.
 
         Raises:
             RunError: The file is damaged, or of another recipe.
@@ -134,22 +134,22 @@ class RunDirectory:
             raise RunError(f"{self.path} cannot be resumed: {error}") from error
 
     def finish(self, stage: str, policy: Policy, header: dict[str, Any]) -> None:
-        """Keep the policy of a stage; the stage is done when its file is there, and its data go."""
+        """Save the policy of a stage: its file marks the stage as finished. Its data are deleted."""
         save_pytree(self._file(stage), policy, header)
         shutil.rmtree(self.data(stage), ignore_errors=True)
 
     def data(self, stage: str) -> Path:
-        """Where the trainer of a stage may keep data until the stage is finished."""
+        """Return the folder where the trainer of a stage may keep data until the stage is finished."""
         return self.path / "data" / stage
 
     def history(self) -> list[dict[str, Any]]:
-        """What the finished stages cost, in the order of the recipe."""
+        """Read what the finished stages cost, in the order of the recipe."""
         names = [stage["name"] for stage in self.recipe["stages"]]
         files = [self._file(name) for name in names]
         return [read_header(file)["history"] for file in files if os.path.isfile(file)]
 
     def cost(self) -> dict[str, Any]:
-        """What training took, stage by stage, and as a sum with what the stages started from.
+        """Compute the cost of training by stage, and the sum with what the stages started from.
 
         Raises:
             RunError: It is not finished.
@@ -188,13 +188,13 @@ def _lock(file: IO[str], directory: Path) -> None:
 
 
 def written_by(versions: Any) -> str:
-    """Which version of Sensorium wrote something, for an error; nothing if that is not known."""
+    """Describe which version of Sensorium wrote something, for an error; empty if that is not known."""
     known = versions.get("sensorium") if isinstance(versions, dict) else None
     return f" (Sensorium {known} wrote it)" if isinstance(known, str) else ""
 
 
 def describe_versions() -> dict[str, str]:
-    """Python, the machine, and the packages that a result may depend on."""
+    """Describe Python, the machine, and the packages that a result may depend on."""
     versions = {"python": platform.python_version(), "machine": platform.machine()}
     for package in ("sensorium", "jax", "jaxlib", "equinox", "evosax", "optax", "numpy"):
         with contextlib.suppress(PackageNotFoundError):
