@@ -1,4 +1,4 @@
-"""The PyBullet ant: a feed-forward expert, agents that learn from it and go on alone, and evolution."""
+"""The PyBullet ant: a feed-forward expert, agents that imitate it and then train by PPO, and evolution."""
 
 import dataclasses
 
@@ -71,8 +71,8 @@ PI_LARGE = dataclasses.replace(
     stages=(_CLONE_LARGE, _PPO),
 )
 
-# At the others' learning rate this one moves twice as far in a round, and learning which sensor is which pays
-# more the more an LSTM can hold: see docs/experiments.md
+# At the others' learning rate this policy moves further in an iteration, and the sensor identity loss gains
+# more with larger LSTMs: see docs/experiments.md
 _PPO_WIDE = _PPO.changed(learning_rate=1.5e-4, sensor_id_coef=0.1)
 
 # An expert trained under shuffling has visited the states that shuffling causes, so that it can correct the
@@ -88,7 +88,7 @@ _DAGGER_WIDE = Stage(
     checkpoint_every=1,
 )
 
-# An expert that was trained alone does not know the states that a student gets into: see docs/experiments.md
+# An expert that was trained alone has not visited the states of a student: see docs/experiments.md
 _COACH = Stage(
     "coach",
     CoachingConfig(student_perturbation=_DAGGER_WIDE.perturbation),
@@ -128,7 +128,7 @@ _EVOLUTION = Stage(
     checkpoint_every=5,
 )
 
-# Of 36,000 parameters each moves little, or the search loses in a generation what it began with
+# Small steps in 36,000 parameters: with larger ones, a generation loses the return of the start
 _PGPE = EvolutionConfig(
     strategy=StrategyConfig("pgpe", sigma=0.01, learning_rate=0.001), population=64, num_episodes=1
 )

@@ -15,7 +15,7 @@ from sensorium.training import EvolutionConfig, ShacConfig, StrategyConfig
 
 _PAPER = AttentionNeuronConfig(reading_scale=0.2)
 _GRADIENTS = Stage("gradients", ShacConfig(population=2), generations=150)
-"""The defaults of the trainer are what came out best in docs/experiments.md."""
+"""The defaults of the trainer are the best settings of docs/experiments.md."""
 
 FEED_FORWARD = Recipe(
     name="cartpole-fnn",
@@ -67,7 +67,7 @@ PI_FEEDBACK = dataclasses.replace(
     policy=dataclasses.replace(_PAPER, num_queries=12, message_size=8, code_feedback=True),
 )
 
-# One member alone, which learns as much in half of the work
+# A single learner, which reaches as much for half of the computation
 PI_BEST = dataclasses.replace(
     PI,
     name="cartpole-pi-best",

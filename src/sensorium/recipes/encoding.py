@@ -1,6 +1,6 @@
 """Parts as JSON values and back, and copies of them with single settings changed.
 
-A part is an object that says its `kind`, the name that it is registered by; tuples are lists, members of
+A part is an object with its `kind`, the name that it is registered by; tuples are lists, members of
 enums are their values. What is read is checked against the annotations of the part's fields.
 """
 
@@ -19,7 +19,7 @@ _PARTS = Parts()
 
 
 def encode(value: Any) -> Any:
-    """A part, or a setting of one, as JSON values."""
+    """Convert a part, or a setting of one, to JSON values."""
     if _is_part(value):
         return {
             "kind": name_of(type(value)),
@@ -34,7 +34,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(value: Any, annotation: Any, what: str) -> Any:
-    """Back from JSON values.
+    """Convert JSON values back to a part or a setting.
 
     Args:
         value: From `encode`, or written by hand.
@@ -77,13 +77,13 @@ _NAMES = {
 
 def _is_plain(value: Any, annotation: type) -> bool:
     if annotation is float:
-        # NaN is no number to train with; infinity neither
+        # Neither NaN nor infinity
         return type(value) in (int, float) and abs(value) < float("inf")
     return type(value) is annotation
 
 
 def _shown(value: Any) -> str:
-    """As one writes it, shortened."""
+    """Write a value as JSON, shortened to 60 characters."""
     try:
         text = json.dumps(value)
     except (TypeError, ValueError):
@@ -98,7 +98,7 @@ def _decode_union(value: Any, choices: Sequence[Any], what: str) -> Any:
             return decode(value, choice, what)
         except (ConfigError, UnknownNameError) as error:
             errors.append(error)
-    # Where something else than nothing was meant, what is wrong with that tells more
+    # An error of any other choice says more than that of null
     raise next((error for error in errors if "must be null" not in str(error)), errors[0])
 
 
@@ -143,7 +143,7 @@ def _decode_part(value: Any, base: type, what: str) -> Any:
 def change(
     value: Any, path: Sequence[str], setting: Any, annotation: Any = Any, what: str = "the recipe"
 ) -> Any:
-    """A copy of a part with one setting changed.
+    """Return a copy of a part with one setting changed.
 
     Args:
         value: The part.
@@ -175,7 +175,7 @@ def change(
 
 
 def parts_of(value: Any) -> Iterator[Any]:
-    """A part and all parts within it."""
+    """Yield a part and all parts within it."""
     if _is_part(value):
         yield value
         for field in dataclasses.fields(value):

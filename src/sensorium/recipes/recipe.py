@@ -38,31 +38,31 @@ _NEEDS = "needs"  # the modules to import for parts that are not Sensorium's own
 @register
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """One way of training, for some generations; it goes on from what an earlier stage kept."""
+    """One way of training, for some generations; it starts from what an earlier stage kept."""
 
     name: str
     """Names the stage within its recipe: `"clone"`."""
     trainer: TrainerConfig
     """How the policy is trained."""
     generations: int = 100
-    """How long."""
+    """Length of the stage."""
     perturbation: Perturbation = Identity()
-    """What happens to the observations in training, and in its tests."""
+    """Perturbation of the observations in training, and in its tests."""
     test_perturbation: Perturbation | None = None
-    """What happens to them in its tests, where that is something else."""
+    """Perturbation in its tests, where that is another one."""
     expert: str = ""
-    """What the policy learns from, where the trainer asks for it: an agent of the zoo, a run, a file (of
+    """What the policy learns from, where the trainer needs an expert: an agent of the zoo, a run, a file (of
     Stable-Baselines3 too), `module:function`, or `stage:NAME`."""
     vecnormalize: str = ""
     """Statistics of VecNormalize that an expert of Stable-Baselines3 was trained behind, a file; those beside
     the model if empty, none if `none`."""
     start: str = ""
-    """What to go on from: an agent of the zoo, a run, a file, `stage:NAME`, or `scratch` for a random policy.
+    """What to start from: an agent of the zoo, a run, a file, `stage:NAME`, or `scratch` for a random policy.
     By default the first stage begins from scratch, and each other with the policy of the stage before."""
     policy: PolicyConfig | None = None
     """The policy of this stage, where it is not yet that of the recipe."""
     training_reward: bool = False
-    """Train with the reward that the world has for that; tests pay the real one."""
+    """Train with the reward that the world has for that; tests use the real one."""
     test_every: int = 5
     """Generations between tests of the candidates; the policy with the best test is kept."""
     test_episodes: int = 200
@@ -90,7 +90,7 @@ class Stage:
             raise ConfigError(f"max_seconds must be a number above 0, got {self.max_seconds:g}.")
 
     def changed(self, **settings: Any) -> "Stage":
-        """A copy with other settings, of its own or of its trainer."""
+        """Return a copy with other settings, of its own or of its trainer."""
         mine = {field.name for field in dataclasses.fields(self)}
         own = {name: value for name, value in settings.items() if name in mine}
         others = {name: value for name, value in settings.items() if name not in mine}
@@ -115,7 +115,7 @@ class Recipe:
     env: str = "CartPoleSwingUpHarder"
     """The world: one of `sensorium.envs.WORLDS`, or `gym:` and the id of a Gymnasium environment."""
     seed: int = 0
-    """Decides everything; any whole number from 0 on."""
+    """Of all random numbers; any whole number from 0 on."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "seed", check_seed(self.seed))  # as JSON can write it
@@ -132,7 +132,7 @@ class Recipe:
             seen.append(stage.name)
 
     def start_of(self, stage: Stage) -> str:
-        """What a stage goes on from: a source as of `Stage.start`, never empty."""
+        """Return what a stage starts from: a source as of `Stage.start`, never empty."""
         place = self.stages.index(stage)
         return stage.start or (STAGE + self.stages[place - 1].name if place else SCRATCH)
 
@@ -142,34 +142,34 @@ class Recipe:
         return self.stages[-1]
 
     def stage(self, name: str) -> Stage:
-        """A stage by its name; UnknownNameError names the nearest ones."""
+        """Return a stage by its name; UnknownNameError names the nearest ones."""
         for stage in self.stages:
             if stage.name == name:
                 return stage
         raise did_you_mean(f"stage of {self.name}", name, [stage.name for stage in self.stages])
 
     def make_world(self, stage: Stage | None = None) -> World:
-        """The world where the policies of a stage (the last by default) are tested."""
+        """Build the world where the policies of a stage (the last by default) are tested."""
         stage = stage or self.last
         return make_world(self.env, stage.test_perturbation or stage.perturbation)
 
     def make_training_world(self, stage: Stage | None = None) -> World:
-        """The world that a stage trains in; ConfigError if it has no reward for that."""
+        """Build the world that a stage trains in; ConfigError if it has no reward for that."""
         stage = stage or self.last
         return make_world(self.env, stage.perturbation, training_reward=stage.training_reward)
 
     def draw_policy(self, key: Key, stage: Stage | None = None) -> Policy:
-        """A policy of a stage (the last by default) with random weights, its code not scaled."""
+        """Draw a policy of a stage (the last by default) with random weights, its code not scaled."""
         world = self.make_world(stage)
         config = (stage or self.last).policy or self.policy
         return config.build(world.observation_spec, world.actions, key)
 
     def outline(self, stage: Stage | None = None) -> Policy:
-        """A policy with `jax.ShapeDtypeStruct` for each array, to be filled: nothing is drawn or compiled."""
+        """Build a policy with a `jax.ShapeDtypeStruct` for each array: nothing is drawn or compiled."""
         return eqx.filter_eval_shape(lambda: self.draw_policy(jax.random.key(0), stage))
 
     def override(self, changes: Mapping[str, Any]) -> "Recipe":
-        """A copy with other settings.
+        """Return a copy with other settings.
 
         Args:
             changes: JSON values by the path of the setting: `"seed"`, `"policy.num_queries"`,
@@ -186,7 +186,7 @@ class Recipe:
         return recipe
 
     def _full_path(self, path: list[str]) -> list[str]:
-        """From the recipe down, with all that may be left out."""
+        """Return the path from the recipe down, with all that may be left out."""
         if path[0] in {field.name for field in dataclasses.fields(self)}:
             return path
         places = {stage.name: place for place, stage in enumerate(self.stages)}
@@ -209,7 +209,7 @@ class Recipe:
         return [*prefix, "trainer", *rest]
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values; every part says its kind, and `needs` names the modules of foreign ones."""
+        """Convert to JSON values; every part has its kind, and `needs` names the modules of foreign ones."""
         parts = {type(part) for part in parts_of(self)}
         if self.env in WORLDS:
             parts.add(WORLDS[self.env])
@@ -218,7 +218,7 @@ class Recipe:
 
     @staticmethod
     def from_json(value: Any) -> "Recipe":
-        """Back from JSON values.
+        """Make a recipe from JSON values.
 
         Raises:
             ConfigError: It is not a recipe of this version.
@@ -248,6 +248,6 @@ class Recipe:
                 raise
             raise UnknownNameError(
                 f"{error} The recipe needs parts of {' and '.join(map(repr, missing))}, not imported so far: "
-                f"import first, or say `{' '.join(f'--plugin {module}' for module in missing)}`."
+                f"import first, or add `{' '.join(f'--plugin {module}' for module in missing)}`."
             ) from error
         return recipe

@@ -1,6 +1,6 @@
-"""The recipe of a twin: an agent that learns to do what an expert does, with its sensors in any order.
+"""The recipe of a twin: an agent that imitates an expert, with its sensors in any order.
 
-Sizes and lengths are derived from the world; docs/convert.md tells what was tried.
+Sizes and lengths are derived from the world; docs/convert.md lists what was tried.
 """
 
 import dataclasses
@@ -75,7 +75,7 @@ _PATCH_SIZES = (6, 7, 8, 5, 4, 10, 3)  # pixels, the best first
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What is known of an expert before it is learned from."""
+    """Measurements of an expert, made before the training of its twin."""
 
     source: str
     """As `Stage.expert`."""
@@ -84,7 +84,7 @@ class Measured:
     unit: float = 0.0
     """About how large its sensors' readings are; 0 to leave them as they are."""
     stop_at: float | None = None
-    """What the student has to earn in its tests to be as good."""
+    """Mean return in tests at which a student is as good."""
     longest: int = 0
     """Steps of its longest episode; where an environment sets no limit, students have twice as many."""
 
@@ -99,16 +99,16 @@ def twin(
     max_seconds: float | None = None,
     seed: int = 0,
 ) -> Recipe:
-    """Make the recipe.
+    """Make the recipe of a twin.
 
     Args:
         env: The world's name.
-        world: It.
-        expert: What to learn from.
+        world: The world.
+        expert: The expert to imitate.
         student: The policy, or its size.
-        then_ppo: Go on by PPO on the reward.
+        then_ppo: Continue by PPO on the reward.
         max_seconds: Of each stage; None for as long as it needs.
-        seed: Decides everything.
+        seed: Of all random numbers.
 
     Raises:
         ConfigError: The world shows something that the student cannot take.
@@ -116,7 +116,7 @@ def twin(
     spec = world.raw_observation_spec
     if num_sensors_of(spec) is None and len(shape_of(spec)) != 3:
         raise ConfigError(
-            f"{env} shows {in_words(spec)}; twins see scalar sensors, entities or images."
+            f"{env} shows {in_words(spec)}; twins take scalar sensors, entities or images."
         )
     policy = student if isinstance(student, PolicyConfig) else _student(student, spec, expert.unit)
     max_steps = world.max_steps
@@ -170,7 +170,7 @@ def shuffled(spec: ObservationSpec, every: int = 0) -> Perturbation:
 
 
 def scored(spec: ObservationSpec) -> dict[str, Perturbation]:
-    """Return what a twin is scored under by name, beside a reshuffle in mid-episode."""
+    """Return the perturbations that a twin is scored under, by name, beside a reshuffle in mid-episode."""
     plain: dict[str, Perturbation] = {"plain": Identity(), "shuffled": shuffled(spec)}
     if is_image(spec):
         hidden = compose(Occlude(0.1, _patch_size(spec)), shuffled(spec))
@@ -200,7 +200,7 @@ def _patch_size(spec: ObservationSpec) -> int:
 
 
 def _of_sensors(spec: ObservationSpec, max_steps: int) -> DaggerConfig:
-    """DAgger in episodes of at most so many steps; entities have no role by which a sensor could be named."""
+    """Set up DAgger in episodes of at most so many steps; entities have no identity to predict."""
     window = min(_WINDOW, max_steps)
     num_steps = min(max_steps, _LONGEST) // window * window
     return DaggerConfig(
@@ -217,7 +217,7 @@ def _of_sensors(spec: ObservationSpec, max_steps: int) -> DaggerConfig:
 
 
 def _of_images() -> DaggerConfig:
-    """DAgger that corrects the student where it is, before it is lost: see docs/experiments.md."""
+    """Set up DAgger that corrects the student before its errors add up: see docs/experiments.md."""
     return DaggerConfig(
         num_envs=16,
         rollout_steps=20,
@@ -234,9 +234,9 @@ def _of_images() -> DaggerConfig:
 
 
 def _rewirings(spec: ObservationSpec, max_steps: int) -> tuple[Perturbation, Perturbation | None]:
-    """What a twin is trained and tested under; a sensor of one or two is not missed.
+    """Return what a twin is trained and tested under; of one or two sensors, none is dropped.
 
-    Agents of images have no memory of single patches: what is true of one order is true of all.
+    Agents of images have no memory of single patches: one order stands for all.
     """
     if is_image(spec):
         return Identity(), None
