@@ -122,7 +122,7 @@ def _coaching(directory):
         num_envs=4,
         num_steps=4,
         num_iterations=2,
-        batch_size=8,
+        num_minibatches=2,
         num_epochs=2,
         critic_sizes=(4,),
     )

@@ -85,7 +85,7 @@ WALKER = recipes.Recipe(
                 num_envs=2,
                 num_steps=64,
                 num_iterations=2,
-                batch_size=64,
+                num_minibatches=2,
                 num_epochs=2,
                 learning_rate=1e-2,
             ),
@@ -156,7 +156,7 @@ def test_stable_baselines_evaluates_an_agent_of_ours(run):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"batch_size": 60}, "A batch of 60 does not divide 2 environments x 64"),
+        ({"num_minibatches": 60}, "2 environments x 64 steps do not divide into 60 minibatches"),
         ({"action_repeat": 2}, "action_repeat is for worlds on the device"),
         ({"policy.clipped": False}, "trains agents that are clipped"),
         ({"policy": {"kind": "AttentionNeuronConfig"}}, "not AttentionNeuronConfig"),

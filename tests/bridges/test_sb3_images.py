@@ -117,7 +117,7 @@ SMALL = recipes.find("carracing-ppo").override(
         "num_envs": 2,
         "num_steps": 32,
         "num_iterations": 1,
-        "batch_size": 32,
+        "num_minibatches": 2,
         "num_epochs": 1,
         "first_action": [],
         "generations": 1,
@@ -157,7 +157,7 @@ def test_the_agent_of_ours_is_the_model_of_theirs():
 
 
 def test_an_untrained_agent_rests_as_it_is_told(run, tmp_path):
-    rests = {"first_action": [0.0, 0.5, -1.0], "learning_rate": 0.0, "log_action_std": -6.0}
+    rests = {"first_action": [0.0, 0.5, -1.0], "learning_rate": 0.0, "action_std": 0.0025}
     zoo.train(SMALL.override(rests), tmp_path / "run", quiet=True)
     resting = zoo.load(tmp_path / "run").policy.layers[-1].bias
     np.testing.assert_allclose(resting, [0.0, 0.5, -1.0], atol=1e-6)

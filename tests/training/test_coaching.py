@@ -30,7 +30,7 @@ CONFIG = CoachingConfig(
     num_iterations=4,
     turn=1,
     copy_iterations=4,
-    batch_size=64,
+    num_minibatches=4,
     learning_rate=1e-2,
     critic_sizes=(16,),
     nearness=0.1,
@@ -92,7 +92,7 @@ def test_it_goes_on_as_if_never_stopped(recipe, tmp_path):
     ("settings", "message"),
     [
         ({"num_envs": 15}, "15 environments x 16 steps do not divide into two halves"),
-        ({"batch_size": 100}, "16 environments x 16 steps .* batches of 100"),
+        ({"num_minibatches": 100}, "16 environments x 16 steps .* 100 minibatches"),
         ({"expert": ""}, "coach needs a student"),
         (
             {"perturbation": {"kind": "NoiseChannels", "count": 1}},

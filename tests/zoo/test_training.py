@@ -158,7 +158,7 @@ def test_a_recipe_is_a_name_a_file_a_run_or_of_a_module(whole, tmp_path, monkeyp
 @pytest.fixture
 def small(monkeypatch):
     """The README's recipes, with small agents, in a small world and with a budget of seconds."""
-    ppo = Sb3PpoConfig(num_envs=2, num_steps=16, num_iterations=1, batch_size=32, num_epochs=1)
+    ppo = Sb3PpoConfig(num_envs=2, num_steps=16, num_iterations=1, num_minibatches=1, num_epochs=1)
     expert = Stage("ppo", ppo, **QUICK)
     clone = (
         recipes.find("ant-pi")

@@ -218,8 +218,6 @@ class AttentionNeuronConfig(PolicyConfig):
     """The NLA switch."""
     reading_scale: float = 1.0
     """Factor on the first weights of readings; less than 1 where readings are large."""
-    attention_scale: float = 1.0
-    """Factor on the first query weights; less than 1 keeps the tanh of the attention open at first."""
     code_feedback: bool = False
     """Whether sensors receive the previous code too (see `SetPolicy.code_feedback`)."""
     squash: float = 0.0
@@ -246,12 +244,9 @@ class AttentionNeuronConfig(PolicyConfig):
             key=key_layer,
         )
         layer = eqx.tree_at(
-            lambda layer: (layer.lstm.weight_ih, layer.query_weight),
+            lambda layer: layer.lstm.weight_ih,
             layer,
-            (
-                layer.lstm.weight_ih.at[:, :num_features].multiply(self.reading_scale),
-                layer.query_weight * self.attention_scale,
-            ),
+            layer.lstm.weight_ih.at[:, :num_features].multiply(self.reading_scale),
         )
         sizes = (code_size, *self.controller_sizes, num_actions)
         controller = Controller(sizes, key=key_controller)
@@ -292,10 +287,6 @@ class SetTransformerConfig(PolicyConfig):
     """Units of the LSTM that every sensor carries."""
     message_size: int = 12
     """Width of keys and values."""
-    num_seeds: int = 2
-    """Learned queries."""
-    num_heads: int = 4
-    """Attention heads of each query."""
 
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> SetPolicy:
         """Draw an agent for any number of sensors."""

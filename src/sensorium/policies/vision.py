@@ -32,6 +32,8 @@ from sensorium.policies.action_distributions import (
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_image
 from sensorium.types import Action, Actions, Image, Key, ObservationSpec, Scalar, count_of, in_words
 
+_IMPORTANCE_SIZE = 4  # width of queries and keys of the importance of the places of the code
+_BLEND_SIZE = 16  # units of the network that says how much of the old code to blend in
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
 
 
@@ -189,16 +191,12 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     """What keys multiply the differences of frames by."""
     reading: Reading = Reading.PLACES
     """What of the code goes on."""
-    importance_size: int = 4
-    """Width of queries and keys of the importance of the places of the code."""
     top: int = 10
     """How many places of the code it attends to."""
     reader_size: int = 32
     """Units of the layer that reads the whole code."""
     hidden_size: int = 16
     """Units of the LSTM."""
-    blend_size: int = 16
-    """Units of the network that says how much of the old code to blend in."""
     hidden_rows: int = 12
     """Lowest rows of the image that it is not shown: of CarRacing's bar."""
     key_map: KeyMap = KeyMap.LINEAR
@@ -227,8 +225,8 @@ class VisionAttentionNeuronConfig(PolicyConfig):
             lstm=LSTM(num_features, self.hidden_size, key=keys[3]),
             output=Linear(self.hidden_size, num_actions, key=keys[4]),
             blend=(
-                Linear(self.hidden_size + num_actions, self.blend_size, key=keys[5]),
-                Linear(self.blend_size, 1, key=keys[6]),
+                Linear(self.hidden_size + num_actions, _BLEND_SIZE, key=keys[5]),
+                Linear(_BLEND_SIZE, 1, key=keys[6]),
             ),
             num_actions=num_actions,
             hidden_rows=self.hidden_rows,
@@ -246,7 +244,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
                 f"num_queries must be a square number of at least {self.top}, got {self.num_queries}; "
                 f"{max(side, int(np.ceil(self.top**0.5))) ** 2} is one."
             )
-        query, key = (Linear(self.message_size, self.importance_size, key=key) for key in keys)
+        query, key = (Linear(self.message_size, _IMPORTANCE_SIZE, key=key) for key in keys)
         return PlacesReader(query, key, self.top), 2 * self.top
 
 

@@ -227,11 +227,10 @@ PPO = Recipe(
             Sb3PpoConfig(
                 num_steps=128,
                 num_iterations=20,
-                batch_size=256,
                 num_epochs=4,
                 gae_lambda=0.95,
                 clip_epsilon=0.2,
-                log_action_std=-2.0,
+                action_std=0.135,
                 jerk_penalty=0.0,
                 first_action=(0.0, 0.0, -1.0),
                 action_repeat=4,

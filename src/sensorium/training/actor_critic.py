@@ -22,6 +22,9 @@ from sensorium.training.learner import Optimizer, falling, geometric, mean_figur
 from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key, Scalar
 
+_CRITIC_LEARNING_RATE = 1e-3  # at the start; it falls as the policy's does
+_MAX_GRAD_NORM = 0.5
+
 
 @dataclasses.dataclass(frozen=True)
 class ActorCriticConfig(TrainerConfig):
@@ -35,10 +38,10 @@ class ActorCriticConfig(TrainerConfig):
     """In a generation."""
     num_epochs: int = 10
     """Passes over the steps of an iteration."""
+    num_minibatches: int = 8
+    """Into which these steps are divided, for an update each; of PPO whole episodes are."""
     learning_rate: float = 3e-4
     """Of the policy, at the start; it falls to zero along a line."""
-    critic_learning_rate: float = 1e-3
-    """Of the critic; likewise."""
     critic_sizes: tuple[int, ...] = (128, 128)
     """Hidden layers of the critic."""
     discount: float = 0.99
@@ -54,8 +57,6 @@ class ActorCriticConfig(TrainerConfig):
     soon."""
     hold_noise: int = 4
     """Steps for which the same noise is added."""
-    max_grad_norm: float = 0.5
-    """Largest norm of a gradient."""
 
 
 class Estimates(NamedTuple):
@@ -75,16 +76,13 @@ class Estimates(NamedTuple):
 class ActorCritic(Trainer):
     """Collects and learns in turns; the state has `critic`, `scale`, `iterations` and `key`."""
 
-    def __init__(
-        self, config: Any, context: TrainingContext, world: World, num_minibatches: int
-    ) -> None:
+    def __init__(self, config: Any, context: TrainingContext, world: World) -> None:
         """Set up.
 
         Args:
             config: An `ActorCriticConfig`.
             context: Of the training.
             world: The world to act in.
-            num_minibatches: Updates of an epoch.
         """
         self.config, self.draw, self.engine, self.world = (
             config,
@@ -93,10 +91,10 @@ class ActorCritic(Trainer):
             world,
         )
         self._iterations = context.generations * config.num_iterations
-        updates = self._iterations * config.num_epochs * num_minibatches
+        updates = self._iterations * config.num_epochs * config.num_minibatches
         self._optimizer, self._critic_optimizer = (
-            Optimizer(falling(rate, updates), config.max_grad_norm, eps=1e-5)
-            for rate in (config.learning_rate, config.critic_learning_rate)
+            Optimizer(falling(rate, updates), _MAX_GRAD_NORM, eps=1e-5)
+            for rate in (config.learning_rate, _CRITIC_LEARNING_RATE)
         )
 
     @abc.abstractmethod

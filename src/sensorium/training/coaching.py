@@ -48,8 +48,6 @@ class CoachingConfig(ActorCriticConfig):
     """Iterations after which student and coach change over: long enough for a student to fail."""
     copy_iterations: int = 64
     """Iterations at the start, in which the coach copies the student; it acts in the second half of them."""
-    batch_size: int = 512
-    """Steps in an update."""
     nearness: float = 0.5
     """Weight of the squared difference of the coach's actions from the student's."""
     clip_epsilon: float = 0.2
@@ -80,10 +78,10 @@ class CoachingConfig(ActorCriticConfig):
                 f"The student has {student.num_actions} action(s), but the world takes "
                 f"{world.num_actions}."
             )
-        if self.num_envs % 2 or self.num_envs * self.num_steps % self.batch_size:
+        if self.num_envs % 2 or self.num_envs * self.num_steps % self.num_minibatches:
             raise ConfigError(
                 f"{self.num_envs} environments x {self.num_steps} steps do not divide into two halves and "
-                f"batches of {self.batch_size}."
+                f"{self.num_minibatches} minibatches."
             )
         if jax.tree.leaves(
             context.draw(jax.random.key(0)).initial_carry(world.raw_observation_spec)
@@ -159,8 +157,7 @@ class Coaching(ActorCritic):
     def __init__(self, config: CoachingConfig, context: TrainingContext, student: Policy):
         """Set up; see `CoachingConfig.build`."""
         world = perturbed(context.engine.world, config.student_perturbation)
-        self._batches = config.num_envs * config.num_steps // config.batch_size
-        super().__init__(config, context, world, self._batches)
+        super().__init__(config, context, world)
         self.student = student
 
     def init(self, key: Key) -> CoachingState:
@@ -210,7 +207,7 @@ class Coaching(ActorCritic):
             order = jax.random.permutation(
                 jax.random.fold_in(key, epoch), len(everything.advantages)
             )
-            for chosen in np.split(np.asarray(order), self._batches):
+            for chosen in np.split(np.asarray(order), self.config.num_minibatches):
                 batch = jax.tree.map(lambda leaf, of=chosen: leaf[of], everything)
                 coach, critic, figure = self._update(coach, critic, batch, std, copying)
                 figures.append(figure)

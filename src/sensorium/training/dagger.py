@@ -51,6 +51,8 @@ from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
 from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key, PyTree, Scalar
 
+_MAX_GRAD_NORM = 0.5
+
 
 @dataclasses.dataclass(frozen=True)
 class DaggerConfig(TrainerConfig):
@@ -94,8 +96,6 @@ class DaggerConfig(TrainerConfig):
     """Weights of the errors of the actions, where they differ in size; all 1 by default."""
     sensor_id_coef: float = 0.0
     """Weight of the sensor identity loss: each sensor predicts from its features which one it is."""
-    max_grad_norm: float = 0.5
-    """Largest norm of a gradient."""
     ema_decay: float = 0.0
     """Of what is tested and kept: an exponential moving average of the student after each update."""
 
@@ -173,7 +173,7 @@ class Dagger(Trainer):
         updates = batches * (config.num_steps // config.window)
         self._optimizer = Optimizer(
             optax.cosine_decay_schedule(config.learning_rate, updates, 0.01),
-            config.max_grad_norm,
+            _MAX_GRAD_NORM,
             config.ema_decay,
         )
         self._update = jax.jit(self._optimizer.update)

@@ -41,8 +41,6 @@ class PpoConfig(ActorCriticConfig):
 
     may_be_zero = ("critic_iterations",)
 
-    num_minibatches: int = 8
-    """Into which the episodes of an iteration are divided, for an update each."""
     critic_iterations: int = 4
     """At the start, in which only the critic learns: the policy may be good already."""
     freeze_encoder: bool = False
@@ -148,7 +146,7 @@ class Ppo(ActorCritic):
 
     def __init__(self, config: PpoConfig, context: TrainingContext):
         """Set up; see `PpoConfig.build`."""
-        super().__init__(config, context, context.engine.world, config.num_minibatches)
+        super().__init__(config, context, context.engine.world)
 
     def init(self, key: Key) -> PpoState:
         """Make the state: the policy to begin with, and an untrained critic."""

@@ -7,6 +7,7 @@ generation starts its environments and random numbers anew, so that a run resume
 
 import dataclasses
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -38,8 +39,8 @@ class Sb3PpoConfig(TrainerConfig):
     """Steps of the policy in each environment in an iteration; the updates follow."""
     num_iterations: int = 12
     """In a generation."""
-    batch_size: int = 512
-    """Steps in an update."""
+    num_minibatches: int = 8
+    """Into which these steps are divided, for an update each."""
     num_epochs: int = 10
     """Passes over the steps of an iteration."""
     learning_rate: float = 3e-4
@@ -50,8 +51,8 @@ class Sb3PpoConfig(TrainerConfig):
     """λ of generalised advantage estimation."""
     clip_epsilon: float = 0.4
     """ε: how far an update may move the probability of an action."""
-    log_action_std: float = -1.0
-    """Logarithm of the first standard deviation of actions."""
+    action_std: float = 0.37
+    """First standard deviation of actions."""
     hold_noise: int = 4
     """Steps that a direction of exploration is kept."""
     first_action: tuple[float, ...] = ()
@@ -77,10 +78,10 @@ class Sb3PpoConfig(TrainerConfig):
             raise ConfigError(
                 "PPO of Stable-Baselines3 begins with random weights, not from a start."
             )
-        if self.num_envs * self.num_steps % self.batch_size:
+        if self.num_envs * self.num_steps % self.num_minibatches:
             raise ConfigError(
-                f"A batch of {self.batch_size} does not divide {self.num_envs} environments x "
-                f"{self.num_steps} steps."
+                f"{self.num_envs} environments x {self.num_steps} steps do not divide into "
+                f"{self.num_minibatches} minibatches."
             )
         if self.first_action and len(self.first_action) != world.num_actions:
             raise ConfigError(
@@ -194,7 +195,7 @@ class Sb3Ppo(Trainer):
             name,
             self._rewards,
             n_steps=config.num_steps,
-            batch_size=config.batch_size,
+            batch_size=config.num_envs * config.num_steps // config.num_minibatches,
             n_epochs=config.num_epochs,
             learning_rate=self._learning_rate,
             gamma=config.discount,
@@ -203,7 +204,9 @@ class Sb3Ppo(Trainer):
             use_sde=True,
             sde_sample_freq=config.hold_noise,
             device="cpu",
-            policy_kwargs=dict(log_std_init=config.log_action_std, ortho_init=False, **arguments),
+            policy_kwargs=dict(
+                log_std_init=math.log(config.action_std), ortho_init=False, **arguments
+            ),
         )
 
     def _state(self, rewards: Array, iterations: Array, key: Key) -> Sb3PpoState:

@@ -42,6 +42,10 @@ from sensorium.training.trainer import (
 )
 from sensorium.types import Key, PyTree, Scalar
 
+_CRITIC_LEARNING_RATE = 3e-3
+_TARGET_RATE = 0.02  # how fast the target critic follows, for each update
+_MAX_GRAD_NORM = 1.0
+
 
 @dataclasses.dataclass(frozen=True)
 class ShacConfig(TrainerConfig):
@@ -57,8 +61,6 @@ class ShacConfig(TrainerConfig):
     """Windows, and so updates, in a generation."""
     learning_rate: float = 3e-3
     """Of the policy, at the start; it falls to a twentieth along a cosine."""
-    critic_learning_rate: float = 3e-3
-    """Of the critic."""
     critic_epochs: int = 2
     """Steps of the critic on each window."""
     critic_sizes: tuple[int, ...] = (64, 64)
@@ -67,8 +69,6 @@ class ShacConfig(TrainerConfig):
     """γ, for each step of the world."""
     gae_lambda: float = 0.95
     """λ of the critic's targets."""
-    target_rate: float = 0.02
-    """How fast the target critic follows, for each update."""
     ema_decay: float = 0.995
     """Of the exponential average of the weights."""
     sensor_id_coef: float = 0.3
@@ -77,8 +77,6 @@ class ShacConfig(TrainerConfig):
     """Largest norm of what flows back through one world in one step, in units of its share of the loss.
 
     Swinging poles are chaotic: without this a single world dominates the gradient."""
-    max_grad_norm: float = 1.0
-    """Largest norm of a gradient; longer ones are shortened to it."""
 
     def build(self, context: TrainingContext) -> "Shac":
         """Set up the trainer of an agent; ConfigError where settings or the world do not fit."""
@@ -137,7 +135,7 @@ class Shac(Trainer):
         updates = generations * config.num_iterations
         self._optimizer = Optimizer(
             optax.cosine_decay_schedule(config.learning_rate, updates, 0.05),
-            config.max_grad_norm,
+            _MAX_GRAD_NORM,
             config.ema_decay,
             b1=0.7,
             b2=0.95,
@@ -145,7 +143,7 @@ class Shac(Trainer):
         # Of one world's share of the loss, which is a mean over worlds and steps
         share = 1 / (config.num_envs * config.num_steps * (1 - config.discount))
         self._largest_cotangent = config.max_world_grad_norm * share
-        self._critic_optimizer = Optimizer(config.critic_learning_rate, 1.0)
+        self._critic_optimizer = Optimizer(_CRITIC_LEARNING_RATE, _MAX_GRAD_NORM)
 
     def init(self, key: Key) -> ShacState:
         """Make P learners with weights, worlds and keys of their own."""
@@ -210,7 +208,7 @@ class Shac(Trainer):
         return ShacState(
             learner=self._optimizer.update(state.learner, gradient),
             critic=critic,
-            target_critic=moving_average(state.target_critic, critic.model, 1 - config.target_rate),
+            target_critic=moving_average(state.target_critic, critic.model, 1 - _TARGET_RATE),
             worlds=jax.lax.stop_gradient(worlds),
             key=key,
         ), jnp.mean(window.reward) / (1 - config.discount)
