@@ -13,6 +13,7 @@ from sensorium.evaluation import evaluate
 from sensorium.perturbations import Shuffle
 from sensorium.policies import num_parameters, to_vector
 from sensorium.serialisation import save_pytree
+from sensorium.zoo.card import in_minutes, show_card
 
 # These are of an earlier version of their recipe
 OLDER = {
@@ -147,3 +148,22 @@ def test_agents_that_cannot_be_there(tmp_path):
     for name in ("a" * 300, "a\0b", str(tmp_path / ("b" * 300))):
         with pytest.raises((AgentFileError, UnknownNameError)):
             zoo.load(name)
+
+
+def test_a_card_on_screen_tells_each_stage_and_its_expert(capsys):
+    show_card("ant-pi-evolved", None)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    cost = zoo.load("ant-pi-evolved").card
+    assert ["trained", "in", *in_minutes(cost["training_seconds"]).split()] in lines
+    for stage in cost["stages"]:
+        (row,) = (line for line in lines if line[:2] == [stage["stage"], str(stage["generations"])])
+        expert = ["ant-fnn,", "36", "min"] if "expert" in stage else []
+        assert row[3:] == [*in_minutes(stage["seconds"]).split(), *expert]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(40.2, "40 s"), (89.4, "89 s"), (90.0, "2 min"), (5369.0, "89 min"), (12891.7, "3 h 35 min")],
+)
+def test_times_have_the_unit_that_suits_them(seconds, words):
+    assert in_minutes(seconds) == words

@@ -1,8 +1,7 @@
 """Episodes on disk in the format of Minari, the field's for offline data."""
 
+import contextlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.errors import ConfigError, WriteError, needs
+from sensorium.errors import ConfigError, needs
+from sensorium.serialisation import atomic_folder
 
 
 class Episodes(NamedTuple):
@@ -37,12 +37,9 @@ def write(path: Path, world: HostWorld, parts: Iterable[Episodes]) -> None:
     storage_of, buffer_of = _import()
     path = path.absolute()  # Minari puts a relative folder in front of its own files once more
     env = world.opener()()
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")
+    with contextlib.closing(env), atomic_folder(path) as filled:
         storage = storage_of.new(
-            temporary,
+            filled,
             env.observation_space,
             env.action_space,
             _spec(env),
@@ -53,13 +50,6 @@ def write(path: Path, world: HostWorld, parts: Iterable[Episodes]) -> None:
         storage.update_metadata(
             {"dataset_id": f"sensorium/{path.name}-v0", "minari_version": _version()}
         )
-        os.rename(temporary, path)
-    except OSError as error:
-        raise WriteError(f"Could not write {path}: {error.strerror or error}.") from error
-    finally:
-        env.close()
-        if temporary:
-            shutil.rmtree(temporary, ignore_errors=True)
 
 
 def is_dataset(path: Path | str) -> bool:

@@ -8,7 +8,6 @@ weights as decimal numbers that read back as the same float32.
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,10 @@ from jaxtyping import Array
 
 import sensorium
 from sensorium import recipes
-from sensorium.errors import ConfigError, WriteError
+from sensorium.errors import ConfigError
 from sensorium.layers import AttentionNeuron
 from sensorium.policies import FeedForwardPolicy, Policy, SetPolicy
-from sensorium.serialisation import format_json
+from sensorium.serialisation import atomic_folder, format_json
 from sensorium.zoo import load
 
 WORLD = "CartPoleSwingUpHarder"
@@ -50,21 +49,9 @@ def export(directory: Path, agent: str = "cartpole-pi") -> Path:
     script = (
         f"// Made by Sensorium {sensorium.__version__}\nSensorium.weights = {_weights(agent)};\n"
     )
-    temporary = None
-    try:
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=directory.parent, prefix=f".{directory.name}."))
-        made = temporary / "demo"
-        shutil.copytree(_STATIC, made)
+    with atomic_folder(directory) as made:
+        shutil.copytree(_STATIC, made, dirs_exist_ok=True)
         (made / "weights.js").write_text(script)
-        if directory.exists():
-            os.replace(directory, temporary / "before")
-        os.replace(made, directory)
-    except OSError as error:
-        raise WriteError(f"Could not write {directory}: {error.strerror or error}.") from error
-    finally:
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
     return directory / "index.html"
 
 

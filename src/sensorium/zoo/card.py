@@ -1,14 +1,17 @@
 """The cards of the zoo: what each agent is, what it cost, and what it scores."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from sensorium.evaluation.report import console_for, write
+from sensorium.policies import num_parameters
 from sensorium.recipes import RECIPES
-from sensorium.terminal import shown
-from sensorium.zoo.agent import load, names, read_card
+from sensorium.terminal import shown, with_unit
+from sensorium.zoo.agent import Agent, load, names, read_card
 
 
 def show_all(json: str | None) -> None:
@@ -35,19 +38,70 @@ def show_all(json: str | None) -> None:
 
 
 def show_card(agent: str, json: str | None) -> None:
-    """Print the card of one agent."""
-    card = load(agent).card
+    """Print the card of one agent: what it is, what each stage of its training cost, and its scores."""
+    loaded = load(agent)
+    card = loaded.card
     write(card, json)
-    table = Table(title=agent, show_header=False)
-    for name, value in card.items():
-        if name != "scores":
-            table.add_row(name, str(value))
+    facts = Table(title=escape(loaded.name), show_header=False, box=box.SIMPLE)
+    for what, text in _facts(loaded):
+        facts.add_row(what, escape(text))
+    stages = Table(title="Training", box=box.SIMPLE)
+    stages.add_column("stage")
+    for column in ("generations", "steps", "time"):
+        stages.add_column(column, justify="right")
+    stages.add_column("expert, and its time")
+    for stage in card.get("stages", ()):
+        start = stage.get("start")
+        if start:  # whose training is part of this
+            stages.add_row(escape(start["name"]), "", "", in_minutes(start["training_seconds"]), "")
+        stages.add_row(
+            escape(stage["stage"]),
+            str(stage["generations"]),
+            with_unit(stage["env_steps"]) if "env_steps" in stage else "-",
+            in_minutes(stage["seconds"]),
+            _expert(stage.get("expert")),
+        )
+    episodes = card.get("evaluation", {}).get("episodes", "?")
+    table = Table(title=f"Scores in {episodes} episodes", box=box.SIMPLE)
+    for column in ("perturbation", "mean ± std", "95% of the mean"):
+        table.add_column(column, justify="left" if column == "perturbation" else "right")
     for perturbation, scores in card.get("scores", {}).items():
         low, high = scores["ci95"]
         mean, std = shown(scores["mean"], 1), shown(scores["std"], 1)
-        text = f"{mean} ± {std} (95% {shown(low)} to {shown(high)})"
-        table.add_row(perturbation, text)
-    console_for(json).print(table)
+        table.add_row(escape(perturbation), f"{mean} ± {std}", f"{shown(low)} to {shown(high)}")
+    console = console_for(json)
+    for each in (facts, stages, table):
+        if each.row_count:
+            console.print(each)
+
+
+def in_minutes(seconds: float) -> str:
+    """Format a time with the unit that suits it: 40 s, 12 min, 3 h 35 min."""
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _facts(agent: Agent) -> Iterator[tuple[str, str]]:
+    card, recipe = agent.card, agent.recipe
+    yield "summary", recipe.summary
+    yield "environment", recipe.env
+    yield "policy", type(recipe.policy).__name__.removesuffix("Config")
+    yield "parameters", f"{num_parameters(agent.policy):,}"
+    if "training_seconds" in card:
+        yield "trained in", in_minutes(card["training_seconds"])
+    if card.get("machine"):
+        yield "on", card["machine"]
+    if "versions" in card:
+        yield "with", ", ".join(f"{name} {version}" for name, version in card["versions"].items())
+
+
+def _expert(expert: dict[str, Any] | None) -> str:
+    if expert is None:
+        return ""
+    seconds = expert.get("training_seconds")
+    return escape(expert["name"]) + ("" if seconds is None else f", {in_minutes(seconds)}")
 
 
 def _mean(card: dict[str, Any], perturbation: str) -> str:
