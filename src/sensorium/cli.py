@@ -347,17 +347,25 @@ def export(agent: Positional[str], *, onnx: Path) -> None:
     Console(stderr=True, highlight=False).print(str(written), markup=False, soft_wrap=True)
 
 
+def _with_plugins(command: Callable[..., None]) -> Callable[..., None]:
+    """Mention `--plugin` in the help of a command; `main` reads it before all other arguments."""
+    summary, further, arguments = str(command.__doc__).partition("\n\n    Args:")
+    command.__doc__ = f"{summary}\n\n    {_PLUGINS}{further}{arguments}"
+    return command
+
+
+_PLUGINS = "--plugin MODULE imports a module that registers parts."
 COMMANDS: dict[str, Callable[..., Any]] = {
-    "train": train,
-    "convert": with_json(convert),
-    "recipe": recipe,
-    "eval": with_json(evaluate),
+    "train": _with_plugins(train),
+    "convert": with_json(_with_plugins(convert)),
+    "recipe": _with_plugins(recipe),
+    "eval": with_json(_with_plugins(evaluate)),
     "reproduce": with_json(reproduce),
-    "show": show,
-    "export": export,
-    "demo": demo,
-    "bench": with_json(bench),
-    "zoo": with_json(zoo),
+    "show": _with_plugins(show),
+    "export": _with_plugins(export),
+    "demo": _with_plugins(demo),
+    "bench": with_json(_with_plugins(bench)),
+    "zoo": with_json(_with_plugins(zoo)),
 }
 
 
@@ -366,7 +374,7 @@ def main() -> None:
     spell_out()
     try:
         check_arguments(sys.argv[1:])
-        about = "Agents whose sensors are shuffled. --plugin MODULE imports what registers parts."
+        about = f"Agents whose sensors are shuffled. {_PLUGINS}"
         with whole_output():
             with reserved_output():  # a plugin may print too
                 arguments = import_plugins(sys.argv[1:])

@@ -68,7 +68,7 @@ class Progress(NamedTuple):
         return cls(total, int(time), bool(ended), bool(failed), np.array(pose, np.float32))
 
 
-class Actor:
+class RewiredPolicy:
     """A policy behind a rewiring; compiled at the first call for each number of inputs."""
 
     def __init__(self, policy: Policy, world: World, first: ObservationSpec | None = None):
@@ -102,11 +102,11 @@ class Actor:
         return ActorTrace(arrived, action, trace.code, trace.attention), carry
 
 
-class DeviceActor(Actor):
+class RewiredInWorld(RewiredPolicy):
     """The same together with its world on the device."""
 
     def __init__(self, policy: Policy, world: Environment, first: ObservationSpec | None = None):
-        """Set up, as `Actor`."""
+        """Set up, as `RewiredPolicy`."""
         super().__init__(policy, world, first)
         self.world = world
         self._blank = jax.jit(self._make_blank)
@@ -192,11 +192,11 @@ class Actors:
         self.rewiring = self.lead.rewiring
         self.baseline_name, self.baseline = self._find_baseline()
 
-    def all(self) -> list[Actor]:
+    def all(self) -> list[RewiredPolicy]:
         """Return the agent, then the baseline."""
         return [actor for actor in (self.lead, self.baseline) if actor is not None]
 
-    def _find_baseline(self) -> tuple[str | None, Actor | None]:
+    def _find_baseline(self) -> tuple[str | None, RewiredPolicy | None]:
         recipe = recipes.baseline(self.agent.recipe.env)
         if recipe is None or recipe.name not in zoo.names():
             return None, None
@@ -207,11 +207,11 @@ class Actors:
         of_sensors = num_sensors_of(spec) is not None
         return recipe.name, self._actor(policy, spec if of_sensors else None)
 
-    def _actor(self, policy: Policy, first: ObservationSpec | None = None) -> Actor:
+    def _actor(self, policy: Policy, first: ObservationSpec | None = None) -> RewiredPolicy:
         return by_kind(
             self.world,
-            lambda device: DeviceActor(policy, device, first),
-            lambda host: Actor(policy, host, first),
+            lambda device: RewiredInWorld(policy, device, first),
+            lambda host: RewiredPolicy(policy, host, first),
         )
 
 

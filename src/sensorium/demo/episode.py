@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from sensorium.demo.actors import Actors, ActorState, ActorTrace, DeviceActor, Progress
+from sensorium.demo.actors import Actors, ActorState, ActorTrace, Progress, RewiredInWorld
 from sensorium.demo.rewiring import Rewired
 from sensorium.seeding import key_of, stream
 from sensorium.types import PyTree
@@ -77,7 +77,7 @@ class DeviceEpisode(Episode):
 
     def __init__(self, actors: Actors):
         """Set up; call `reset` before anything else."""
-        self._actors = [actor for actor in actors.all() if isinstance(actor, DeviceActor)]
+        self._actors = [actor for actor in actors.all() if isinstance(actor, RewiredInWorld)]
         self._world = self._actors[0].world
         self._states: list[ActorState] = []
         self._progress: list[Progress] = []

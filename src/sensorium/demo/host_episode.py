@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.open_env import open_env
-from sensorium.demo.actors import Actor, Actors, ActorTrace
+from sensorium.demo.actors import Actors, ActorTrace, RewiredPolicy
 from sensorium.demo.episode import Episode, Snapshot, resize_carry
 from sensorium.demo.rewiring import Rewired
 from sensorium.seeding import key_of
@@ -66,7 +66,7 @@ class HostEpisode(Episode):
 class _HostRun:
     """One of the two in an environment of its own."""
 
-    def __init__(self, world: HostWorld, actor: Actor):
+    def __init__(self, world: HostWorld, actor: RewiredPolicy):
         self.world, self.actor = world, actor
         with _OPENING:
             self.env = open_env(world.name, render_mode=world.render_mode)

@@ -97,7 +97,7 @@ class Uniform(Actor):
         return self._random.uniform(-1.0, 1.0, shape).astype(np.float32)
 
 
-class Perturbed(Actor):
+class PerturbedActor(Actor):
     """Any actor, which receives what a perturbation makes of observations: one that keeps their shape."""
 
     def __init__(self, actor: Actor, world: HostWorld, keys: Keys):

@@ -31,7 +31,7 @@ from sensorium.recipes.twin import (
 )
 from sensorium.registry import Parts
 from sensorium.rollout import Episode, HostEngine, make_world, perturbed, require_host
-from sensorium.rollout.acting import Actor, Perturbed, PolicyActor, Uniform
+from sensorium.rollout.acting import Actor, PerturbedActor, PolicyActor, Uniform
 from sensorium.rollout.host import Transcript, seeds_of
 from sensorium.seeding import check_seed
 from sensorium.serialisation import write_json
@@ -269,7 +269,7 @@ def _play(
 
     def make() -> Actor:
         actor = make_actor(keys)
-        return actor if perturbation is None else Perturbed(actor, world, keys)
+        return actor if perturbation is None else PerturbedActor(actor, world, keys)
 
     return engine.run_actor(make, seeds_of(keys))
 

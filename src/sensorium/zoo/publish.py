@@ -7,13 +7,14 @@ python -m sensorium.zoo.publish --again cartpole-pi
 import dataclasses
 import os
 import platform
+import sys
 from pathlib import Path
 from typing import Any
 
 import tyro
 from rich.console import Console
 
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, SensoriumError
 from sensorium.evaluation import Scores, evaluate
 from sensorium.perturbations import (
     MODIFICATIONS,
@@ -31,7 +32,7 @@ from sensorium.policies import num_parameters
 from sensorium.recipes import Recipe, find
 from sensorium.rollout import make_world
 from sensorium.serialisation import read_header, write_json
-from sensorium.terminal import significant
+from sensorium.terminal import say, significant
 from sensorium.training import RunDirectory
 from sensorium.training.checkpoints import BEST
 from sensorium.training.run_directory import describe_versions
@@ -204,4 +205,8 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    try:
+        tyro.cli(main)
+    except SensoriumError as error:
+        say(str(error))
+        sys.exit(2)
