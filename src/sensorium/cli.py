@@ -48,8 +48,7 @@ def train(
         recipe: A name (`sensorium zoo` lists them), a JSON file (`sensorium recipe NAME` prints one), a run,
             or module:NAME.
         set: A setting, as in --set generations=30 or --set ppo.num_epochs=4; may be given several times.
-        expert: What to learn from instead of the recipe's experts: an agent, a run or a file, of
-            Stable-Baselines3 too.
+        expert: What all stages learn from: an agent, a run or a file, of Stable-Baselines3 too.
         vecnormalize: Statistics that such a model was trained behind; those beside it if not said, or `none`.
         start: An agent of the zoo, a run or a file to start from.
         env: Another world; `gym:` and an id for any of Gymnasium.
@@ -57,10 +56,8 @@ def train(
         from_scratch: Train the experts and starts too, in folders beside the run.
         run_dir: Where the run is kept; runs/NAME by default.
         resume: A run directory to go on with, to the same end as if it had never stopped.
-        engine: Where episodes run: `auto` is this machine, `ray` a Ray cluster, `jax` all processes that
-            are started with this command, one on each machine.
-        address: Of the head of the Ray cluster (`auto` for that of this machine, none to start one), or
-            of the first process.
+        engine: Where episodes run: this machine, a Ray cluster, or all processes started with this command.
+        address: Of the head of the Ray cluster (`auto`: this machine's; none starts one), or of process 0.
         processes: How many are started, with `--engine jax`.
         process: Which of them this is, from 0.
         workers: Processes that simulate a world on the host.
@@ -347,26 +344,21 @@ def export(agent: Positional[str], *, onnx: Path) -> None:
     Console(stderr=True, highlight=False).print(str(written), markup=False, soft_wrap=True)
 
 
-def _with_plugins(command: Callable[..., None]) -> Callable[..., None]:
-    """Mention `--plugin` in the help of a command; `main` reads it before all other arguments."""
-    summary, further, arguments = str(command.__doc__).partition("\n\n    Args:")
-    command.__doc__ = f"{summary}\n\n    {_PLUGINS}{further}{arguments}"
-    return command
-
-
 _PLUGINS = "--plugin MODULE imports a module that registers parts."
 COMMANDS: dict[str, Callable[..., Any]] = {
-    "train": _with_plugins(train),
-    "convert": with_json(_with_plugins(convert)),
-    "recipe": _with_plugins(recipe),
-    "eval": with_json(_with_plugins(evaluate)),
+    "train": train,
+    "convert": with_json(convert),
+    "recipe": recipe,
+    "eval": with_json(evaluate),
     "reproduce": with_json(reproduce),
-    "show": _with_plugins(show),
-    "export": _with_plugins(export),
-    "demo": _with_plugins(demo),
-    "bench": with_json(_with_plugins(bench)),
-    "zoo": with_json(_with_plugins(zoo)),
+    "show": show,
+    "export": export,
+    "demo": demo,
+    "bench": with_json(bench),
+    "zoo": with_json(zoo),
 }
+for _command in COMMANDS.values():  # `main` reads that flag before all other arguments
+    _command.__doc__ = str(_command.__doc__).replace("Args:", f"{_PLUGINS}\n\n    Args:", 1)
 
 
 def main() -> None:
