@@ -175,7 +175,7 @@ def main(clients: int = 50, seconds: float = 10.0, json_file: Path | None = None
         seconds: Of each part.
         json_file: Write what was measured to this file.
     """
-    pole, driver, ant = "cartpole-pi-reshuffle", "carracing-attention-agent", "ant-pi-large"
+    pole, driver, ant = "cartpole-pi-reshuffle", "carracing-attention-agent", "ant-pi-evolved"
     load = os.getloadavg()[0]
     with _server():
         browser = [_in_browser(agent, seconds) for agent in (pole, driver, ant)]

@@ -10,7 +10,7 @@ from pathlib import Path
 _flags = "--xla_force_host_platform_device_count=2"
 if version("jaxlib").startswith("0.10."):
     # These emitters take half of the time that compiling takes; later ones know no such flag
-    _flags += " --xla_cpu_use_fusion_emitters=false"
+    _flags += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 os.environ.setdefault("XLA_FLAGS", _flags)
 # Nearly all programs here take longer to compile than to run: XLA optimises little, but for
 # `compiled_as_for_users`

@@ -113,7 +113,7 @@ def test_the_ant_walks_with_shuffled_sensors_and_the_baseline_does_not(start):
     pytest.importorskip(
         "pybullet", reason="the ant needs PyBullet, which has wheels for Python 3.11"
     )
-    session = start("ant-pi-large", wiring=7)
+    session = start("ant-pi-evolved", wiring=7)
     session.advance(1)
     start = look(session)["pose"]
     assert start.shape == (13, 3)

@@ -188,7 +188,7 @@ def test_the_ant(browse):
     pytest.importorskip(
         "pybullet", reason="the ant needs PyBullet, which has wheels for Python 3.11"
     )
-    page = browse("#agent=ant-pi-large&wiring=7")
+    page = browse("#agent=ant-pi-evolved&wiring=7")
     until(page, "f.agent.time > 60")
     assert page.locator("#sensors button").count() == 28
     assert page.evaluate("() => sensorium.frame.pose.length") == 39

@@ -15,7 +15,7 @@ const PRESETS = {
   five: { ...NO_CHANGES, agent: DEFAULT, wiring: 7 },
   fifteen: { ...NO_CHANGES, agent: DEFAULT, wiring: 7, noise: 10 },
   reshuffled: { ...NO_CHANGES, agent: DEFAULT, wiring: 7, every: 100 },
-  ant: { ...NO_CHANGES, agent: "ant-pi-large", wiring: 7 },
+  ant: { ...NO_CHANGES, agent: "ant-pi-evolved", wiring: 7 },
   racing: { ...NO_CHANGES, agent: "carracing-attention-agent" },
   puzzle: { ...NO_CHANGES, agent: "carracing-pi", wiring: 7 },
 };
