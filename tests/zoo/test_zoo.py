@@ -17,8 +17,7 @@ from sensorium.zoo.card import in_minutes, show_card
 
 # These are of an earlier version of their recipe
 OLDER = {
-    *("ant-fnn", "carracing-attention-agent-colours", "carracing-noise-10"),
-    *("carracing-pi-backgrounds", "carracing-ppo"),
+    *("ant-fnn", "carracing-noise-10", "carracing-pi-backgrounds", "carracing-ppo"),
 }
 
 
