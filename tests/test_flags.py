@@ -46,8 +46,7 @@ def commands(agent):
 
 def numbers_of(command):
     """The flags of a command that are numbers, and whether they are whole."""
-    parameters = inspect.signature(cli.COMMANDS[command]).parameters
-    kinds = {name: parameter.annotation for name, parameter in parameters.items()}
+    kinds = typing.get_type_hints(inspect.unwrap(cli.COMMANDS[command]))
     if "perturbation" in kinds:
         kinds |= typing.get_type_hints(PerturbationFlags)
     for name, kind in kinds.items():

@@ -17,30 +17,31 @@ import tyro
 from rich.console import Console
 from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
+from sensorium import flags
 from sensorium.errors import ConfigError, MissingExtraError, SensoriumError, needs
-from sensorium.flags import NO_FLAGS, PerturbationFlags, seconds_of
+from sensorium.flags import NO_FLAGS, Count, File, Flag, Name, Needed, Output, PerturbationFlags, Time
 from sensorium.registry import import_plugins
 from sensorium.terminal import reserved_output, say, spell_out, whole_output, with_json
 
 
 def train(
-    recipe: Positional[str | None] = None,
+    recipe: Positional[Name] = None,
     *,
     set: UseAppendAction[tuple[str, ...]] = (),
-    expert: str | None = None,
-    vecnormalize: str | None = None,
-    start: str | None = None,
-    env: str | None = None,
-    seed: int | None = None,
-    from_scratch: bool = False,
-    run_dir: Path | None = None,
-    resume: Path | None = None,
+    expert: Name = None,
+    vecnormalize: Name = None,
+    start: Name = None,
+    env: Name = None,
+    seed: Count = None,
+    from_scratch: Flag = False,
+    run_dir: File = None,
+    resume: File = None,
     engine: Literal["auto", "ray", "jax"] = "auto",
-    address: str | None = None,
-    processes: int | None = None,
-    process: int | None = None,
-    workers: int | None = None,
-    quiet: bool = False,
+    address: Name = None,
+    processes: Count = None,
+    process: Count = None,
+    workers: Count = None,
+    quiet: Flag = False,
 ) -> None:
     """Train an agent stage by stage, or go on with a run.
 
@@ -86,20 +87,20 @@ def train(
 
 
 def convert(
-    model: Positional[str],
+    model: Positional[Needed],
     *,
     env: str,
     vecnormalize: str = "",
-    budget: str | None = None,
+    budget: Time = None,
     to: Literal["standard", "wide"] = "standard",
-    policy: str | None = None,
+    policy: Name = None,
     then: Literal["ppo"] | None = None,
     set: UseAppendAction[tuple[str, ...]] = (),
-    run_dir: Path | None = None,
+    run_dir: File = None,
     seed: int = 0,
     episodes: int = 100,
-    quiet: bool = False,
-    json: str | None = None,
+    quiet: Flag = False,
+    json: Output = None,
 ) -> None:
     """Train an agent that does what a trained policy does, with its sensors in any order.
 
@@ -126,7 +127,7 @@ def convert(
     use_all_cores()
     student = to if policy is None else conversion.student_of(policy)
     options: dict[str, Any] = dict(vecnormalize=vecnormalize, settings=set, seed=seed, quiet=quiet)
-    options |= dict(run_dir=run_dir, budget=seconds_of(budget), episodes=episodes)
+    options |= dict(run_dir=run_dir, budget=flags.seconds_of(budget), episodes=episodes)
     comparison = conversion.run(model, env, student=student, then_ppo=then == "ppo", **options)
     with suppress(MissingExtraError), needs("draw", "The figure"):
         from sensorium.analysis import figures
@@ -137,7 +138,7 @@ def convert(
     Console(stderr=True, highlight=False).print(comparison.verdict(), soft_wrap=True, markup=False)
 
 
-def recipe(recipe: Positional[str], *, set: UseAppendAction[tuple[str, ...]] = ()) -> None:
+def recipe(recipe: Positional[Needed], *, set: UseAppendAction[tuple[str, ...]] = ()) -> None:
     """Print a recipe as JSON, to be edited and trained.
 
     Args:
@@ -151,17 +152,17 @@ def recipe(recipe: Positional[str], *, set: UseAppendAction[tuple[str, ...]] = (
 
 
 def evaluate(
-    agent: Positional[str],
+    agent: Positional[Needed],
     *,
-    episodes: int | None = None,
+    episodes: Count = None,
     seed: int = 0,
     perturbation: OmitArgPrefixes[PerturbationFlags] = NO_FLAGS,
-    env: str | None = None,
-    suite: bool = False,
+    env: Name = None,
+    suite: Flag = False,
     engine: Literal["auto", "ray"] = "auto",
-    address: str | None = None,
-    workers: int | None = None,
-    json: str | None = None,
+    address: Name = None,
+    workers: Count = None,
+    json: Output = None,
 ) -> None:
     """Score an agent under a perturbation.
 
@@ -196,12 +197,12 @@ def evaluate(
 
 
 def reproduce(
-    table: Positional[str],
+    table: Positional[Needed],
     *,
-    episodes: int | None = None,
+    episodes: Count = None,
     seed: int = 0,
     out: Path = Path("reproduced"),
-    json: str | None = None,
+    json: Output = None,
 ) -> None:
     """Rebuild a table or figure of a paper, ours beside theirs.
 
@@ -224,15 +225,15 @@ def reproduce(
 
 
 def show(
-    agent: Positional[str],
+    agent: Positional[Needed],
     *,
-    video: Path | None = None,
-    figure: Path | None = None,
+    video: File = None,
+    figure: File = None,
     steps: int = 500,
     seed: int = 0,
     perturbation: OmitArgPrefixes[PerturbationFlags] = NO_FLAGS,
-    plain: bool = False,
-    backgrounds: str | None = None,
+    plain: Flag = False,
+    backgrounds: Name = None,
 ) -> None:
     """Show an episode of an agent: the world, what arrives, attention and code.
 
@@ -244,8 +245,7 @@ def show(
         seed: Any whole number from 0 on; decides the start and all noise.
         perturbation: What happens to the observations; by default sensors are reshuffled every 250 steps.
         plain: Perturb nothing.
-        backgrounds: One episode each: `scenes` for all that are drawn here, or a folder of images and
-            videos. --video and --figure then name folders.
+        backgrounds: An episode each, of `scenes` or a folder of images and videos; files are folders then.
     """
     from sensorium.analysis import show as analysis_show
     from sensorium.zoo import load
@@ -263,13 +263,13 @@ def show(
 
 
 def demo(
-    agent: Positional[str | None] = None,
+    agent: Positional[Name] = None,
     *,
     port: int = 8700,
     host: str = "127.0.0.1",
-    allow_remote: bool = False,
-    open: bool = True,
-    export: Path | None = None,
+    allow_remote: Flag = False,
+    open: Flag = True,
+    export: File = None,
 ) -> None:
     """Open a page to shuffle, silence and add sensors of an agent while it acts.
 
@@ -278,9 +278,8 @@ def demo(
         port: Of the page; 0 for any that is free.
         host: The address to serve on.
         allow_remote: Serve on an address that other machines can reach.
-        open: Show the page in a browser.
-        export: Serve nothing: write a folder of plain files with cart-pole, agents and page, which needs no
-            Python.
+        open: Do not open the page in a browser.
+        export: Write a folder with cart-pole, agents and page, which needs no Python; serve nothing.
     """
     if export is not None:
         from sensorium.demo import static_export
@@ -294,12 +293,12 @@ def demo(
 
 
 def bench(
-    what: Positional[str] = "cartpole",
+    what: Positional[Needed] = "cartpole",
     *,
     population: int = 256,
     rollouts: int = 16,
     rounds: int = 5,
-    json: str | None = None,
+    json: Output = None,
 ) -> None:
     """Measure how many steps of the world a second a population takes.
 
@@ -318,7 +317,7 @@ def bench(
     measure.bench(what, population=population, rollouts=rollouts, rounds=rounds, json=json)
 
 
-def zoo(agent: Positional[str | None] = None, *, json: str | None = None) -> None:
+def zoo(agent: Positional[Name] = None, *, json: Output = None) -> None:
     """List the trained agents and the recipes, or show the card of one agent.
 
     Args:
@@ -330,7 +329,7 @@ def zoo(agent: Positional[str | None] = None, *, json: str | None = None) -> Non
     card.show_card(agent, json) if agent else card.show_all(json)
 
 
-def export(agent: Positional[str], *, onnx: Path) -> None:
+def export(agent: Positional[Needed], *, onnx: Path) -> None:
     """Write one step of an agent for other programs, checked against the agent itself.
 
     Args:
@@ -344,6 +343,7 @@ def export(agent: Positional[str], *, onnx: Path) -> None:
     Console(stderr=True, highlight=False).print(str(written), markup=False, soft_wrap=True)
 
 
+_CONFIG = (tyro.conf.FlagCreatePairsOff,)  # --shuffle, and no --no-shuffle
 _PLUGINS = "--plugin MODULE imports a module that registers parts."
 COMMANDS: dict[str, Callable[..., Any]] = {
     "train": train,
@@ -371,7 +371,7 @@ def main() -> None:
             with reserved_output():  # a plugin may print too
                 arguments = import_plugins(sys.argv[1:])
             tyro.extras.subcommand_cli_from_dict(
-                COMMANDS, prog="sensorium", description=about, args=arguments
+                COMMANDS, prog="sensorium", description=about, args=arguments, config=_CONFIG
             )
     except SensoriumError as error:
         say(str(error))

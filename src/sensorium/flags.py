@@ -4,12 +4,27 @@ Perturbations are imported when one is built, so that `sensorium --help` does no
 """
 
 import dataclasses
-from typing import TYPE_CHECKING
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 from sensorium.errors import ConfigError, check_counts, did_you_mean
 
 if TYPE_CHECKING:
     from sensorium.perturbations import Perturbation
+
+Needed = Annotated[str, tyro.conf.arg(metavar="NAME")]
+# Types of flags that may be left out; the help says what happens then, if it is not plain
+_may_be_left_out = functools.partial(tyro.conf.arg, help_behavior_hint="")
+Name = Annotated[str | None, _may_be_left_out(metavar="NAME")]
+Time = Annotated[str | None, _may_be_left_out(metavar="TIME")]
+Output = Annotated[str | None, _may_be_left_out(metavar="PATH")]
+File = Annotated[Path | None, _may_be_left_out(metavar="PATH")]
+Flag = Annotated[bool, _may_be_left_out()]
+Count = Annotated[int | None, _may_be_left_out(metavar="N")]
+Number = Annotated[float | None, _may_be_left_out(metavar="X")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,26 +36,26 @@ class PerturbationFlags:
     the modification, then patches are hidden, and their order is changed last.
     """
 
-    shuffle: bool = False
+    shuffle: Flag = False
     """Put the sensors, or the patches of images, in a random order at the start of each episode."""
-    reshuffle_every: int | None = None
+    reshuffle_every: Count = None
     """Put them in a new order every so many steps."""
-    duplicate: int | None = None
+    duplicate: Count = None
     """Every sensor this many times, the code scaled to match."""
-    noise_channels: int | None = None
+    noise_channels: Count = None
     """This many more channels of Gaussian noise."""
-    noise_sigma: float | None = None
+    noise_sigma: Number = None
     """Standard deviation of the noise; 0.1 by default."""
-    drop: int | None = None
+    drop: Count = None
     """This many sensors are missing, drawn for each episode."""
-    silence: int | None = None
+    silence: Count = None
     """This many sensors read zero, drawn for each episode."""
-    occlude: float | None = None
+    occlude: Number = None
     """This share of the patches of images is black."""
-    background: str | None = None
+    background: Name = None
     """An image, a folder of them, a video, or hills, waves, mosaic or crossroads, where CarRacing has
     grass."""
-    modify: str | None = None
+    modify: Name = None
     """What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars, blob or lane; or
     convolution, NetRand's random layer."""
 
