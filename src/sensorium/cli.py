@@ -19,7 +19,7 @@ from tyro.conf import OmitArgPrefixes, Positional, UseAppendAction
 
 from sensorium import flags
 from sensorium.errors import ConfigError, MissingExtraError, SensoriumError, needs
-from sensorium.flags import NO_FLAGS, Count, File, Flag, Name, Needed, Output, PerturbationFlags, Time
+from sensorium.flags import NO_FLAGS, Count, File, Flag, Name, Output, PerturbationFlags, Time
 from sensorium.registry import import_plugins
 from sensorium.terminal import reserved_output, say, spell_out, whole_output, with_json
 
@@ -87,7 +87,7 @@ def train(
 
 
 def convert(
-    model: Positional[Needed],
+    model: Positional[flags.Needed],
     *,
     env: str,
     vecnormalize: str = "",
@@ -138,7 +138,7 @@ def convert(
     Console(stderr=True, highlight=False).print(comparison.verdict(), soft_wrap=True, markup=False)
 
 
-def recipe(recipe: Positional[Needed], *, set: UseAppendAction[tuple[str, ...]] = ()) -> None:
+def recipe(recipe: Positional[flags.Needed], *, set: UseAppendAction[tuple[str, ...]] = ()) -> None:
     """Print a recipe as JSON, to be edited and trained.
 
     Args:
@@ -152,7 +152,7 @@ def recipe(recipe: Positional[Needed], *, set: UseAppendAction[tuple[str, ...]] 
 
 
 def evaluate(
-    agent: Positional[Needed],
+    agent: Positional[flags.Needed],
     *,
     episodes: Count = None,
     seed: int = 0,
@@ -197,7 +197,7 @@ def evaluate(
 
 
 def reproduce(
-    table: Positional[Needed],
+    table: Positional[flags.Needed],
     *,
     episodes: Count = None,
     seed: int = 0,
@@ -225,7 +225,7 @@ def reproduce(
 
 
 def show(
-    agent: Positional[Needed],
+    agent: Positional[flags.Needed],
     *,
     video: File = None,
     figure: File = None,
@@ -293,7 +293,7 @@ def demo(
 
 
 def bench(
-    what: Positional[Needed] = "cartpole",
+    what: Positional[flags.Needed] = "cartpole",
     *,
     population: int = 256,
     rollouts: int = 16,
@@ -329,7 +329,7 @@ def zoo(agent: Positional[Name] = None, *, json: Output = None) -> None:
     card.show_card(agent, json) if agent else card.show_all(json)
 
 
-def export(agent: Positional[Needed], *, onnx: Path) -> None:
+def export(agent: Positional[flags.Needed], *, onnx: Path) -> None:
     """Write one step of an agent for other programs, checked against the agent itself.
 
     Args:
