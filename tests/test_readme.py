@@ -100,7 +100,7 @@ def test_links_and_images_exist(page):
         assert target.startswith("http") or (page.parent / target).exists(), target
 
 
-# Examples: each block of Python runs in a new process, each command is parsed, and run where it is quick
+# Examples: each block of Python runs, each command is parsed, and run where it is quick
 
 FENCE = re.compile(r"^( *)```(python|sh)\n(.*?)^ *```", re.M | re.S)
 SOURCES = sorted((ROOT / "src/sensorium").rglob("*.py"))
@@ -217,7 +217,32 @@ def test_quick_commands_write_what_the_docs_say(folder):
     assert (folder / "out.mp4").is_file()
 
 
-@pytest.mark.parametrize(("page", "block"), PYTHON)
-def test_python_of_the_docs_runs(page, block, folder):
-    (folder / "example.py").write_text(block)
-    run_in(folder, "example.py")
+RUN_EXAMPLES = """
+import json, runpy, sys, traceback
+import sensorium.rollout.host
+
+sensorium.rollout.host.usable_cores = lambda: 0  # as in conftest.py
+failures = []
+for number in range(int(sys.argv[1])):
+    try:
+        runpy.run_path(f"example{number}.py", run_name="__main__")
+        failures.append(None)
+    except BaseException:
+        failures.append(traceback.format_exc())
+with open("failures.json", "w") as file:
+    json.dump(failures, file)
+"""
+
+
+@pytest.fixture(scope="module")
+def failures(folder):
+    """Why each example failed, or None; all run in one new process, each as a script of its own."""
+    for number, example in enumerate(PYTHON):
+        (folder / f"example{number}.py").write_text(example.values[1])
+    run_in(folder, "-c", RUN_EXAMPLES, str(len(PYTHON)))
+    return json.loads((folder / "failures.json").read_text())
+
+
+@pytest.mark.parametrize("number", range(len(PYTHON)), ids=[example.id for example in PYTHON])
+def test_python_of_the_docs_runs(number, failures):
+    assert failures[number] is None, failures[number]
