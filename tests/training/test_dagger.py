@@ -107,13 +107,13 @@ def points(state):
 @pytest.mark.parametrize("config", [CONFIG, FROZEN], ids=["whole", "frozen"])
 def test_a_student_of_images_learns_from_a_policy_that_reads_the_state(config, tmp_path):
     expert = bold_expert(features=2, actions=2)
-    found = losses(learn(WORLD, EYES, config, expert, tmp_path)[2])
+    found = losses(learn(WORLD, EYES, config, expert, tmp_path, 3)[2])
     assert found[-1] < 0.4 * found[0], found
 
 
 def test_a_student_of_images_learns_from_a_function_of_the_state(tmp_path):
     agent = ConvolutionalConfig((4,), (8,), (4,), (16,))
-    *_, score = learn(WORLD, agent, CONFIG, points, tmp_path)
+    *_, score = learn(WORLD, agent, CONFIG, points, tmp_path, 3)
     assert score > 16  # of 20 times 0.99; one that points nowhere earns about 0
 
 
