@@ -17,6 +17,7 @@ from sensorium.perturbations import (
     Compose,
     Drop,
     Duplicate,
+    DuplicateSome,
     Identity,
     NoiseChannels,
     OneOf,
@@ -32,7 +33,10 @@ from sensorium.recipes import Recipe, Stage
 from sensorium.rollout import EngineConfig, open_engine
 from sensorium.training import EvolutionConfig
 
-SINGLE = [Identity(), Shuffle(), Reshuffle(2), Duplicate(3), NoiseChannels(4), Drop(2), Silence(2)]
+SINGLE = [
+    *(Identity(), Shuffle(), Reshuffle(2), Duplicate(3), DuplicateSome(3)),
+    *(NoiseChannels(4), Drop(2), Silence(2)),
+]
 READINGS = jnp.array([1.0, 2.0, 3.0, 4.0, 5.0])
 
 
@@ -94,6 +98,21 @@ def test_duplicate_repeats_and_asks_for_half_the_code():
     np.testing.assert_array_equal(shown[0], [1, 2, 3, 4, 5] * 2)
     assert Duplicate(2).code_scale == 0.5
     assert compose(Duplicate(2), Shuffle(), Duplicate(2)).code_scale == 0.25
+
+
+def test_some_have_copies_for_an_episode_and_the_rest_is_absent():
+    numbers, copied = set(), set()
+    for seed in range(30):
+        shown, sources = run(DuplicateSome(3), 3, jax.random.key(seed))
+        np.testing.assert_array_equal(shown[:, :5], np.tile([1, 2, 3, 4, 5], (3, 1)))
+        more, of = shown[:, 5:], sources[0, 5:]
+        number = (of >= 0).sum()
+        assert (of[number:] == -1).all()
+        np.testing.assert_array_equal(more, np.tile(np.where(of < 0, 0, of + 1), (3, 1)))
+        numbers.add(int(number))
+        copied |= set(of[:number].tolist())
+    assert numbers == {0, 1, 2, 3}
+    assert copied == {0, 1, 2, 3, 4}
 
 
 def test_noise_has_the_sigma_it_says_and_is_new_every_step():

@@ -13,6 +13,7 @@ from sensorium.layers import AttentionNeuron, DeepSets, KeyMap, SetTransformer
 from sensorium.perturbations import (
     Drop,
     Duplicate,
+    DuplicateSome,
     Identity,
     NoiseChannels,
     OneOf,
@@ -200,7 +201,10 @@ def test_what_is_no_set_of_entities_is_refused():
         AttentionNeuronConfig().build((0, 3), 1, jax.random.key(0))
 
 
-ON_ROWS = [Identity(), Shuffle(), Reshuffle(2), Duplicate(3), NoiseChannels(4), Drop(2), Silence(2)]
+ON_ROWS = [
+    *(Identity(), Shuffle(), Reshuffle(2), Duplicate(3), DuplicateSome(3)),
+    *(NoiseChannels(4), Drop(2), Silence(2)),
+]
 
 
 @settings(max_examples=25)

@@ -93,7 +93,7 @@ def comparison(path: Path | str, compared: Comparison) -> None:
             compared.random, color=NOISE, linewidth=1.0, linestyle="--", label="random actions"
         )
         axis.set_yticks(list(rows.values()), list(rows))
-        axis.set_title(f"{compared.env}: an expert and its twin")
+        axis.set_title(f"{compared.world}: an expert and its twin")
         axis.set_xlabel("mean return, 95% interval")
         axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
 

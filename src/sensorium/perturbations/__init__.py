@@ -5,6 +5,7 @@
 | `Shuffle()` | random order, fixed for an episode |
 | `Reshuffle(every)` | new random order every so many steps |
 | `Duplicate(copies)` | every sensor several times |
+| `DuplicateSome(most)` | up to so many copies of some |
 | `NoiseChannels(count, sigma)` | more channels, of noise |
 | `Drop(count)` | sensors are missing |
 | `Silence(count)` | sensors read zero |
@@ -29,6 +30,7 @@ from sensorium.perturbations.backgrounds import SCENES as SCENES
 from sensorium.perturbations.backgrounds import each_background as each_background
 from sensorium.perturbations.channels import Drop as Drop
 from sensorium.perturbations.channels import Duplicate as Duplicate
+from sensorium.perturbations.channels import DuplicateSome as DuplicateSome
 from sensorium.perturbations.channels import NoiseChannels as NoiseChannels
 from sensorium.perturbations.channels import Silence as Silence
 from sensorium.perturbations.combined import Compose as Compose
@@ -62,6 +64,7 @@ for _part in (
     Compose,
     Drop,
     Duplicate,
+    DuplicateSome,
     FakeLane,
     HideRows,
     Identity,

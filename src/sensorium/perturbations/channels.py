@@ -54,6 +54,50 @@ class Duplicate(Perturbation):
 
 
 @dataclasses.dataclass(frozen=True)
+class DuplicateSome(Perturbation):
+    """Up to `most` more sensors, copies of some that are drawn for each episode, and so is their number.
+
+    The sum over sensors is not scaled. For agents of entities that are to meet more of them than in training:
+    things that are there twice are one obstacle still.
+    """
+
+    most: int = 10
+
+    def __post_init__(self) -> None:
+        check_counts(1, "DuplicateSome", most=self.most)
+
+    def output_spec(self, spec: ObservationSpec) -> ObservationSpec:
+        """Return the number of sensors and `most` more."""
+        return with_num_sensors(spec, check_sensors(self, spec) + self.most)
+
+    def init(self, key: Key, spec: ObservationSpec) -> Int[Array, " most"]:
+        """Draw what each further sensor copies; -1 if it is absent."""
+        key_number, key_copied = jax.random.split(key)
+        number = jax.random.randint(key_number, (), 0, self.most + 1)
+        copied = jax.random.randint(key_copied, (self.most,), 0, check_sensors(self, spec))
+        return jnp.where(jnp.arange(self.most) < number, copied, -1)
+
+    def apply(
+        self, key: Key, state: Int[Array, " most"], observation: Sensors
+    ) -> tuple[Array, Int[Array, " most"]]:
+        """Append the copies; absent scalar sensors read zero, and absent entities NaN."""
+        del key
+        entities = observation.ndim > 1
+        present = (state >= 0).reshape(-1, *[1] * (observation.ndim - 1))
+        more = jnp.where(present, observation[state], jnp.nan if entities else 0.0)
+        return jnp.concatenate([observation, more]), state
+
+    def sensor_of_channel(
+        self, state: Int[Array, " most"], spec: ObservationSpec
+    ) -> Int[Array, " channels"]:
+        """Return all sensors, then those that are copied, or -1."""
+        return jnp.concatenate([jnp.arange(check_sensors(self, spec)), state])
+
+    def __str__(self) -> str:
+        return f"up to {self.most} copies of some"
+
+
+@dataclasses.dataclass(frozen=True)
 class NoiseChannels(Perturbation):
     """`count` more channels or entities of Gaussian noise, drawn anew every step (AN section 4.1: 5 of 0.1).
 

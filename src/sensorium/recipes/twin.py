@@ -13,6 +13,7 @@ from sensorium.errors import ConfigError
 from sensorium.perturbations import (
     Drop,
     Duplicate,
+    DuplicateSome,
     Identity,
     NoiseChannels,
     Occlude,
@@ -241,8 +242,11 @@ def _rewirings(spec: ObservationSpec, max_steps: int) -> tuple[Perturbation, Per
     if is_image(spec):
         return Identity(), None
     midway = Reshuffle(max(max_steps // 4, 1))
-    missing = (compose(Drop(1), Shuffle()),) if shape_of(spec)[0] > 2 else ()
-    return OneOf((*_HARMLESS, *missing, midway)), OneOf(_HARMLESS)
+    count = shape_of(spec)[0]
+    missing = (compose(Drop(1), Shuffle()),) if count > 2 else ()
+    # Three times as many entities as here may come later; scalar sensors are what they are
+    more = () if isinstance(spec, int) else (compose(DuplicateSome(2 * count), Shuffle()),)
+    return OneOf((*_HARMLESS, *missing, *more, midway)), OneOf((*_HARMLESS, *more))
 
 
 def name_of_twin(env: str) -> str:
