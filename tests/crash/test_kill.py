@@ -14,8 +14,11 @@ from safetensors.numpy import load_file
 from sensorium.errors import AgentFileError, WriteError
 from sensorium.serialisation import atomic_write, load_pytree, read_header, save_pytree
 
-# 12 generations of a small population: some seconds each way
-SETTINGS = ("generations=12", "population=8", "num_episodes=2", "checkpoint_every=1")
+# 8 generations of a small population: some seconds each way
+SETTINGS = (
+    *("generations=8", "population=8", "num_episodes=2", "checkpoint_every=1"),
+    *("test_every=4", "test_episodes=4"),
+)
 NUMBERS = [word for setting in SETTINGS for word in ("--set", setting)]
 
 

@@ -91,8 +91,8 @@ def test_it_drives_in_the_engines(monkeypatch):
     episodes = DeviceEngine(world).run_population(as_population(agent()), keys)
     assert episodes.rewards.shape == (1, 2, 12)
     assert np.isfinite(episodes.rewards).all()
-    scores = evaluate(agent(), "CarRacing", episodes=2, seed=0)
-    assert scores.returns.shape == (2,)
+    scores = evaluate(agent(), "CarRacing", episodes=1, seed=0)
+    assert scores.returns.shape == (1,)
 
 
 def test_it_acts_in_worlds_on_the_host():

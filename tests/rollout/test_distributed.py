@@ -23,6 +23,7 @@ RUN = (
     "train",
     "cartpole-pi-evolution",
     *("--set", "population=12", "--set", "num_episodes=4", "--set", "checkpoint_every=1"),
+    *("--set", "test_episodes=8"),
 )
 
 
@@ -32,9 +33,8 @@ def start():
     started = []
 
     def start(*arguments, devices=1):
-        environment = os.environ | {
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-        }
+        flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={devices}"
+        environment = os.environ | {"XLA_FLAGS": flags}  # the last one counts
         process = subprocess.Popen(
             [sys.executable, "-m", "sensorium", *arguments],
             env=environment,

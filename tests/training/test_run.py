@@ -37,7 +37,7 @@ json_values = st.recursive(
 
 
 def tiny(name="cartpole-pi-evolution", **changes):
-    settings = dict(generations=4, population=6, num_episodes=2, checkpoint_every=2) | changes
+    settings = dict(generations=4, population=4, num_episodes=2, checkpoint_every=2) | changes
     recipe = recipes.find(name)
     if isinstance(recipe.last.trainer, ShacConfig):
         settings |= dict(num_steps=8, num_iterations=4, num_envs=settings.pop("num_episodes"))
@@ -99,9 +99,8 @@ def test_a_run_keeps_everything(whole):
 
 @pytest.mark.parametrize("name", ["cartpole-pi-evolution", "cartpole-pi"])
 def test_same_seed_same_agent_other_seed_another(name, tmp_path):
-    changes = dict(generations=2, population=4)
     first, second, other = (
-        to_vector(recipes.train(tiny(name, seed=seed, **changes), tmp_path / label, quiet=True))
+        to_vector(recipes.train(tiny(name, seed=seed), tmp_path / label, quiet=True))
         for label, seed in (("a", 1), ("b", 1), ("c", 2))
     )
     np.testing.assert_array_equal(first, second)
@@ -122,7 +121,7 @@ def _stop_after(generation):
 
 @pytest.mark.parametrize("name", ["cartpole-pi-evolution", "cartpole-pi"])
 def test_resuming_changes_nothing(name, tmp_path):
-    recipe = tiny(name, population=4)
+    recipe = tiny(name)
     recipes.train(recipe, tmp_path / "whole", quiet=True)
     whole = _arrays(tmp_path / "whole" / "last.safetensors")
     for stop in (1, 3):  # before the first checkpoint, and after one with a generation lost

@@ -21,7 +21,10 @@ from tests.host_worlds import follow
 
 SCALES = "gym:tests.host_worlds:Scales-v0"
 FOLLOW = "tests.host_worlds:follow"
-SHORT = ("generations=12", "num_batches=30", "batch_size=32", "test_episodes=8", "num_envs=8")
+SHORT = (
+    *("generations=4", "num_batches=30", "batch_size=32", "learning_rate=1e-2"),
+    *("test_episodes=8", "num_envs=8", "policy.num_queries=8"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,7 @@ def test_a_twin_is_as_good_as_its_expert_shuffled(converted):
     # It stopped when it was good enough, not after all generations
     stage = sensorium.training.RunDirectory.open(converted.directory).history()[0]
     recipe = recipes.read(converted.directory)
-    assert stage["best_test"] >= recipe.stages[0].stop_at or stage["generations"] == 12
+    assert stage["best_test"] >= recipe.stages[0].stop_at or stage["generations"] == 4
 
 
 def test_all_is_told(converted):
@@ -68,13 +71,10 @@ def test_an_expert_of_images_has_a_twin_whose_patches_may_move(tmp_path):
         "gym:tests.host_worlds:Stripes-v0",
         run_dir=tmp_path / "twin",
         settings=(
-            "generations=5",
-            "num_batches=8",
-            "num_rounds=6",
-            "ema_decay=0.0",
-            "test_episodes=4",
+            *("generations=4", "num_rounds=4", "num_batches=8", "learning_rate=3e-3"),
+            *("num_envs=8", "batch_size=8", "ema_decay=0.0", "test_episodes=2"),
         ),
-        episodes=4,
+        episodes=2,
         quiet=True,
     )
     assert list(comparison.twin) == [
@@ -207,6 +207,8 @@ def test_a_policy_of_entities_becomes_a_twin(tmp_path):
     recipe = twin(rows + "?observe=entities&presence=0", world, Measured("model.zip"))
     assert recipe.name == "tests-host-worlds-Rows-v0-entities-twin"
     assert recipe.outline().num_features == 3
+    # Up to three times as many rows in training
+    assert recipe.stages[0].perturbation.output_spec(world.raw_observation_spec) == (12, 3)
     settings = ("generations=1", "num_batches=2", "demonstration_rounds=1", "test_episodes=2")
     asked = dict(settings=(*settings, "num_envs=2"), episodes=2, quiet=True)
     agent = sensorium.convert(count_rows, recipe.env, run_dir=tmp_path / "run", **asked)
