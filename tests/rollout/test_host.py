@@ -8,7 +8,9 @@ import pytest
 
 from sensorium.bridges.jerk import PenaliseJerk
 from sensorium.bridges.open_env import open_env
+from sensorium.bridges.vector_env import PoolVectorEnv
 from sensorium.errors import ConfigError, WorldError
+from sensorium.evaluation import evaluate
 from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, compose
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy
 from sensorium.recipes import resume, train
@@ -247,3 +249,29 @@ def test_environments_of_a_trainer_are_opened_once():
         assert len({id(pool) for pool in pools}) == 4
         assert engine.open_pool(2) is pools[0]
         assert engine.open_pool(2, PenaliseJerk, penalty=1.0) is pools[2]
+
+
+def test_scores_share_the_environments_of_an_engine(key, monkeypatch):
+    opened = []
+    monkeypatch.setattr(
+        "sensorium.rollout.host.PoolVectorEnv",
+        lambda *arguments, **settings: opened.append(0) or PoolVectorEnv(*arguments, **settings),
+    )
+    policy = CONFIG.build(6, 2, key)
+    perturbations = (Identity(), PERTURBATION, NoiseChannels(1))
+    alone = [evaluate(policy, WALK, each, episodes=4) for each in perturbations]
+    assert len(opened) == 6
+    with open_engine(make_world(WALK)) as engine:
+        shared = [evaluate(policy, WALK, each, episodes=4, engine=engine) for each in perturbations]
+    assert len(opened) == 8
+    for ours, theirs in zip(shared, alone, strict=True):
+        np.testing.assert_array_equal(ours.returns, theirs.returns)
+
+
+def test_engines_that_share_environments_go_on_after_a_failure(key):
+    world = make_world("gym:tests.host_worlds:Raising-v0")
+    policy = CONFIG.build(2, 2, key)
+    with HostEngine(world, workers=1, lanes=2) as engine:
+        for runs in (engine, engine.on(world), engine):
+            with pytest.raises(WorldError, match="the left knee is missing"):
+                runs.run_episodes(policy, jax.random.split(key, 4))

@@ -1,5 +1,6 @@
 """Policy x world x perturbation x seeds -> scores."""
 
+import contextlib
 import dataclasses
 import time
 from typing import Any
@@ -12,7 +13,7 @@ from sensorium.errors import ConfigError, WorldError, check_counts
 from sensorium.evaluation.statistics import Summary, summarise
 from sensorium.perturbations import HideRows, Identity, Perturbation, compose
 from sensorium.policies import Policy
-from sensorium.rollout import EngineConfig, make_world, open_engine
+from sensorium.rollout import Engine, EngineConfig, make_world, open_engine
 from sensorium.seeding import Seed, check_seed, key_of
 from sensorium.terminal import significant
 from sensorium.types import Keys
@@ -81,7 +82,7 @@ def evaluate(
     episodes: int = 1000,
     seed: Seed = 0,
     name: str = "",
-    engine: EngineConfig | None = None,
+    engine: EngineConfig | Engine | None = None,
 ) -> Scores:
     """Score an agent over the episodes of a seed.
 
@@ -92,7 +93,8 @@ def evaluate(
         episodes: How many, each from a start of its own.
         seed: Any whole number from 0 on; decides the starts and all noise.
         name: What to call the agent in tables.
-        engine: Which engine runs the episodes; by default the one that the world needs.
+        engine: Which engine runs the episodes, or one that is open, in the same world behind any
+            perturbation; by default the one that the world needs.
 
     Returns:
         The scores with all returns.
@@ -113,9 +115,13 @@ def evaluate(
         )
     policy = policy.with_code_scale(perturbation.code_scale)
     keys = evaluation_keys(seed, episodes)
-    with open_engine(world, engine) as open_one:
+    with contextlib.ExitStack() as stack:
+        if isinstance(engine, Engine):
+            runs = engine.on(world)
+        else:
+            runs = stack.enter_context(open_engine(world, engine))
         started = time.perf_counter()
-        result = jax.tree.map(np.asarray, open_one.run_episodes(policy, keys))
+        result = jax.tree.map(np.asarray, runs.run_episodes(policy, keys))
         seconds = time.perf_counter() - started
     check_returns(result.total, name or "The agent", env)
     return Scores(

@@ -7,11 +7,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from sensorium.bridges.open_env import short_name
 from sensorium.evaluation.evaluate import Scores, evaluate
 from sensorium.evaluation.statistics import paired_difference
 from sensorium.perturbations import Duplicate, Identity, NoiseChannels, Perturbation, Shuffle
 from sensorium.policies import Policy
-from sensorium.rollout import EngineConfig
+from sensorium.rollout import Engine, EngineConfig, make_world, open_engine
 from sensorium.serialisation import format_json, write_json
 from sensorium.terminal import shown, write_output
 
@@ -46,10 +47,11 @@ def score(
     Returns:
         The scores.
     """
-    rows = [
-        watched(policy, name, env, perturbation, episodes, seed, engine)
-        for perturbation in perturbations
-    ]
+    with open_engine(make_world(env), engine) as shared:
+        rows = [
+            watched(policy, name, env, perturbation, episodes, seed, shared)
+            for perturbation in perturbations
+        ]
     dictionaries = [row.to_json() for row in rows]
     console_for(json).print(score_table(rows, paper))
     write(dictionaries if len(rows) > 1 else dictionaries[0], json)
@@ -63,7 +65,7 @@ def watched(
     perturbation: Perturbation,
     episodes: int,
     seed: int,
-    engine: EngineConfig | None = None,
+    engine: Engine | None = None,
 ) -> Scores:
     """Evaluate; until that is done, a line on a terminal names the score that is under way."""
     line = escape(f"{name}, {perturbation}: {episodes:,} episodes")
@@ -88,7 +90,9 @@ def score_table(
     Returns:
         A table that fits 80 columns.
     """
-    table = Table(title=f"{rows[0].agent} on {rows[0].env}, {rows[0].episodes} episodes")
+    table = Table(
+        title=f"{rows[0].agent} on {short_name(rows[0].env)}, {rows[0].episodes} episodes"
+    )
     table.add_column("perturbation")
     for column in ("mean ± sd", "95% interval", "IQM", "solved"):
         table.add_column(column, justify="right")

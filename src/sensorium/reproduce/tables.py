@@ -14,7 +14,7 @@ from sensorium.evaluation.report import score_table, watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
 from sensorium.policies import Policy, to_vector
 from sensorium.reproduce.counterparts import Row
-from sensorium.rollout import make_world
+from sensorium.rollout import Engine, make_world, open_engine
 from sensorium.serialisation import parse_json, write_json
 from sensorium.types import num_sensors_of
 from sensorium.zoo import load, names
@@ -54,32 +54,35 @@ def score_tables(
         seed: Decides the starts and all noise.
         out: Folder of what is kept.
     """
-    rows, tables = [], []
-    of_sensors = num_sensors_of(make_world(env).observation_spec) is not None
-    for name, policy in agents.items():
+    rows, tables, world = [], [], make_world(env)
+    of_sensors = num_sensors_of(world.observation_spec) is not None
+    with open_engine(world) as engine:
+        for name, policy in agents.items():
 
-        def ask(perturbation: Perturbation, policy: Policy = policy, name: str = name) -> Scores:
-            return _scored(policy, name, env, perturbation, episodes, seed, out)
+            def ask(
+                perturbation: Perturbation, policy: Policy = policy, name: str = name
+            ) -> Scores:
+                return _scored(policy, name, env, perturbation, episodes, seed, out, engine)
 
-        plain = ask(Identity())
-        fixed = policy.fixed_inputs and of_sensors
-        asked = [p for p in perturbations if not fixed or p in (Identity(), Shuffle())]
-        scores = [
-            plain if perturbation == Identity() else ask(perturbation) for perturbation in asked
-        ]
-        published, weights = paper.get(name, {}), fingerprint(policy)
-        for score in scores:
-            difference, interval = paired_difference(score.returns, plain.returns)
-            rows.append(
-                score.to_json()
-                | {
-                    "paper": str(published.get(score.perturbation, "-")),
-                    "difference": difference,
-                    "difference_ci95": interval,
-                    "weights": weights,
-                }
-            )
-        tables.append(score_table(scores, published, plain))
+            plain = ask(Identity())
+            fixed = policy.fixed_inputs and of_sensors
+            asked = [p for p in perturbations if not fixed or p in (Identity(), Shuffle())]
+            scores = [
+                plain if perturbation == Identity() else ask(perturbation) for perturbation in asked
+            ]
+            published, weights = paper.get(name, {}), fingerprint(policy)
+            for score in scores:
+                difference, interval = paired_difference(score.returns, plain.returns)
+                rows.append(
+                    score.to_json()
+                    | {
+                        "paper": str(published.get(score.perturbation, "-")),
+                        "difference": difference,
+                        "difference_ci95": interval,
+                        "weights": weights,
+                    }
+                )
+            tables.append(score_table(scores, published, plain))
     return rows, Group(*tables)
 
 
@@ -97,16 +100,17 @@ def _scored(
     episodes: int,
     seed: int,
     out: Path,
+    engine: Engine,
 ) -> Scores:
     """Return a score; on the host measure it only if there is none yet of these weights in these episodes."""
-    if not make_world(env).on_host:
-        return watched(policy, name, env, perturbation, episodes, seed)
+    if not engine.world.on_host:
+        return watched(policy, name, env, perturbation, episodes, seed, engine)
     asked = (env, repr(perturbation), episodes, seed, repr(policy))
     path = out / "scores" / f"{name}-{fingerprint(policy, repr(asked))}.json"
     if (kept := _kept(path)) is not None:
         Console(stderr=True).print(f"As measured before: {path}", style="dim", highlight=False)
         return kept
-    scores = watched(policy, name, env, perturbation, episodes, seed)
+    scores = watched(policy, name, env, perturbation, episodes, seed, engine)
     write_json(path, scores.to_json())
     return scores
 

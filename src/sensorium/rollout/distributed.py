@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jax.experimental.multihost_utils import process_allgather
 
+from sensorium.envs import World
 from sensorium.errors import ClusterError, ConfigError
 from sensorium.policies import Policy
 from sensorium.rollout.address import answers
@@ -114,6 +115,9 @@ class DistributedEngine(Engine):
 
     def totals(self, policies: Policy, keys: Keys) -> Totals:
         return self._shared(lambda share: self._local.totals(share, keys), policies)
+
+    def on(self, world: World) -> "DistributedEngine":
+        return DistributedEngine(self._local.on(world))
 
     def anywhere(self, flag: bool) -> bool:
         return bool(np.any(_exchange(np.asarray(flag))))

@@ -11,6 +11,7 @@ The same keys give the same returns whatever the number of devices, workers or m
 """
 
 import abc
+import copy
 from types import TracebackType
 
 import jax
@@ -59,6 +60,15 @@ class Engine(abc.ABC):
     def returns(self, policies: Policy, keys: Keys) -> Float[np.ndarray, "P R"]:
         """Compute the returns alone."""
         return np.asarray(self.totals(policies, keys).returns)
+
+    def on(self, world: World) -> "Engine":
+        """Return an engine for the same world behind another perturbation; close this one alone.
+
+        Both share what they hold, such as worker processes.
+        """
+        other = copy.copy(self)
+        other.world = world
+        return other
 
     def anywhere(self, flag: bool) -> bool:
         """Return whether `flag` is true in any of the processes that run the same program."""

@@ -173,7 +173,8 @@ class HostEngine(Engine):
         """End the workers."""
         for pool in (*self._pools, *self._lent.values()):
             pool.close()
-        self._pools, self._lent = [], {}
+        self._pools.clear()  # of the engines that share them too: see `on`
+        self._lent.clear()
 
     def _open(self) -> None:
         for _ in range(2):

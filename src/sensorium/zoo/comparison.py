@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from sensorium.bridges.open_env import EnvName
+from sensorium.bridges.open_env import short_name
 from sensorium.evaluation import Scores
 from sensorium.evaluation.statistics import Summary
 from sensorium.perturbations import Identity, Shuffle
@@ -36,11 +36,6 @@ class Comparison:
     seconds: float
     """That the training of the twin took."""
 
-    @property
-    def world(self) -> str:
-        """The environment without its options, for titles."""
-        return EnvName.parse(self.env).id
-
     def share(self, mean: float) -> float:
         """Return how far a mean return is on the way from random actions to the expert."""
         reach = self.expert[PLAIN].mean - self.random
@@ -63,7 +58,7 @@ class Comparison:
         """Make a table of what both earn."""
         episodes = self.twin[PLAIN].episodes
         table = Table(
-            title=f"{self.world}, {episodes} episodes, twin trained in {self.seconds / 60:.1f} min",
+            title=f"{short_name(self.env)}, {episodes} episodes, twin trained in {self.seconds / 60:.1f} min",
             caption=f"share: 0% is random actions ({shown(self.random)}), 100% the expert, plain",
         )
         table.add_column("perturbation")

@@ -301,7 +301,7 @@ def _compare(
             for name, episode in played.items()
         },
         twin={
-            name: evaluate(agent.policy, agent.recipe.env, each, episodes=episodes, seed=seed)
+            name: evaluate(agent.policy, env, each, episodes=episodes, seed=seed, engine=engine)
             for name, each in rows.items()
         },
         seconds=sum(stage["seconds"] for stage in RunDirectory.open(directory).history()),

@@ -30,7 +30,7 @@ from sensorium.perturbations import (
 )
 from sensorium.policies import num_parameters
 from sensorium.recipes import Recipe, find
-from sensorium.rollout import make_world
+from sensorium.rollout import make_world, open_engine
 from sensorium.serialisation import read_header, write_json
 from sensorium.terminal import say, significant
 from sensorium.training import RunDirectory
@@ -127,16 +127,17 @@ def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
         asked = OF_FIXED_SENSORS
     else:
         asked = OF_SENSORS + (OF_HOST_SENSORS if world.on_host else ())
-    found = {}
-    for perturbation in asked:
-        # NLA as published takes a fixed number of sensors
-        if agent.policy.takes(make_world(agent.recipe.env, perturbation).observation_spec):
-            scores = evaluate(
-                agent.policy, agent.recipe.env, perturbation, episodes=episodes, seed=seed
-            )
-            found[str(perturbation)] = _written(scores)
+    policy, env, found = agent.policy, agent.recipe.env, {}
+    with open_engine(world) as engine:
+        for perturbation in asked:
+            # NLA as published takes a fixed number of sensors
+            if policy.takes(make_world(env, perturbation).observation_spec):
+                scores = evaluate(
+                    policy, env, perturbation, episodes=episodes, seed=seed, engine=engine
+                )
+                found[str(perturbation)] = _written(scores)
     if world.host_twin is not None:
-        scores = evaluate(agent.policy, world.host_twin, episodes=episodes, seed=seed)
+        scores = evaluate(policy, world.host_twin, episodes=episodes, seed=seed)
         found[f"in {world.host_twin.partition(':')[2]}"] = _written(scores)
     return found
 
