@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sensorium.errors import AgentFileError, WriteError
 from sensorium.serialisation import (
+    atomic_folder,
     atomic_write,
     check_writable,
     format_json,
@@ -191,3 +192,20 @@ def test_a_damaged_header_and_another_precision(tmp_path):
         AgentFileError, match="int32, expected float32: they are numbers of another"
     ):
         load_pytree(path, {"a": np.zeros(3, np.float32), "b": np.zeros(2, np.float32)})
+
+
+def test_a_folder_with_something_in_it_is_replaced_only_if_asked(tmp_path):
+    place = tmp_path / "new" / "folder"
+    for text, options in (("first", {}), ("second", {"replace": True})):
+        with atomic_folder(place, **options) as filled:
+            (filled / "file").write_text(text)
+        assert (place / "file").read_text() == text
+    with (
+        pytest.raises(WriteError, match=r"folder: Directory not empty"),
+        atomic_folder(place) as filled,
+    ):
+        (filled / "file").write_text("third")
+    with pytest.raises(WriteError, match="Not a directory"), atomic_folder(place / "file" / "in"):
+        pass
+    assert (place / "file").read_text() == "second"
+    assert os.listdir(place.parent) == ["folder"]

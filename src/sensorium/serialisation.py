@@ -45,7 +45,7 @@ def atomic_write(path: Path | str) -> Iterator[BinaryIO]:
     Raises:
         WriteError: The file could not be written (a full disk, no permission, a folder). Nothing is left.
     """
-    with writing(path):
+    with _writing(path):
         place, now = _destination(path)
         if now is not None and not _replaceable(now):
             content = io.BytesIO()
@@ -76,7 +76,7 @@ def check_writable(path: Path | str) -> None:
 
     Nothing is created: a full disk and a folder that cannot be made show only when it is written.
     """
-    with writing(path):
+    with _writing(path):
         place, now = _destination(path)
         folder = _nearest(place)
         beside = now is None or _replaceable(now)
@@ -85,24 +85,28 @@ def check_writable(path: Path | str) -> None:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
-    """Make a folder to be filled, and put it in the place of `path` at the end.
+def atomic_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+    """Make a folder to be filled, and rename it to `path` at the end.
+
+    Args:
+        path: The folder to create.
+        replace: Take the place of a folder that holds something.
 
     Raises:
         WriteError: It could not be written, or put in the place of what is there. Nothing is left behind.
     """
-    with writing(path):
+    with _writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as temporary:
             (filled := Path(temporary, "filled")).mkdir()
             yield filled
-            if path.is_dir():
+            if replace and path.is_dir():
                 os.replace(path, Path(temporary, "before"))
             os.replace(filled, path)
 
 
 @contextlib.contextmanager
-def writing(path: Path | str) -> Iterator[None]:
+def _writing(path: Path | str) -> Iterator[None]:
     """Turn an OSError into a WriteError that names the file or folder."""
     try:
         yield

@@ -49,7 +49,7 @@ def export(directory: Path, agent: str = "cartpole-pi") -> Path:
     script = (
         f"// Made by Sensorium {sensorium.__version__}\nSensorium.weights = {_weights(agent)};\n"
     )
-    with atomic_folder(directory) as made:
+    with atomic_folder(directory, replace=True) as made:
         shutil.copytree(_STATIC, made, dirs_exist_ok=True)
         (made / "weights.js").write_text(script)
     return directory / "index.html"
