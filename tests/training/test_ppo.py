@@ -140,13 +140,11 @@ def test_it_learns_whichever_sensor_comes_first(tmp_path):
     assert last["sensor_id_loss"] < first["sensor_id_loss"]
 
 
-compiled_estimates = jax.jit(estimate_advantages, static_argnums=(4, 5))
+compiled_estimates = jax.jit(estimate_advantages)
 
 
-# A few pairs, as each is compiled
-@given(st.integers(0, 2**31), st.sampled_from([(0.99, 0.9), (0.7, 1.0), (1.0, 0.0), (0.5, 0.3)]))
-def test_advantages_are_those_of_the_definition(seed, factors):
-    discount, gae_lambda = factors
+@given(st.integers(0, 2**31), st.floats(0.5, 1.0), st.floats(0.0, 1.0))
+def test_advantages_are_those_of_the_definition(seed, discount, gae_lambda):
     random = np.random.default_rng(seed)
     rewards, values, next_values = random.normal(size=(3, 12, 3)).astype(np.float32)
     done = random.random((12, 3)) < 0.2

@@ -22,7 +22,7 @@ from tests.host_worlds import follow
 SCALES = "gym:tests.host_worlds:Scales-v0"
 FOLLOW = "tests.host_worlds:follow"
 SHORT = (
-    *("generations=4", "num_batches=30", "batch_size=32", "learning_rate=1e-2"),
+    *("generations=12", "num_batches=30", "batch_size=32", "learning_rate=1e-2"),
     *("test_episodes=8", "num_envs=8", "policy.num_queries=8"),
 )
 
@@ -42,7 +42,7 @@ def test_a_twin_is_as_good_as_its_expert_shuffled(converted):
     # It stopped when it was good enough, not after all generations
     stage = sensorium.training.RunDirectory.open(converted.directory).history()[0]
     recipe = recipes.read(converted.directory)
-    assert stage["best_test"] >= recipe.stages[0].stop_at or stage["generations"] == 4
+    assert stage["best_test"] >= recipe.stages[0].stop_at or stage["generations"] == 12
 
 
 def test_all_is_told(converted):

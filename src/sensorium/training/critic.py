@@ -40,8 +40,8 @@ def estimate_advantages(
     values: Float[Array, "T B"],
     next_values: Float[Array, "T B"],
     done: Bool[Array, "T B"],
-    discount: float,
-    gae_lambda: float,
+    discount: float | Scalar,
+    gae_lambda: float | Scalar,
 ) -> Float[Array, "T B"]:
     """Compute generalised advantage estimates (Schulman et al. 2016, eq. 16).
 
