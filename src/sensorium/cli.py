@@ -49,7 +49,7 @@ def train(
         recipe: A name (`sensorium zoo` lists them), a JSON file (`sensorium recipe NAME` prints one), a run,
             or module:NAME.
         set: A setting, as in --set generations=30 or --set ppo.num_epochs=4; may be given several times.
-        expert: What all stages learn from: an agent, a run or a file, of Stable-Baselines3 too.
+        expert: Instead of the recipe's experts: an agent, a run or a file, of Stable-Baselines3 too.
         vecnormalize: Statistics that such a model was trained behind; those beside it if not said, or `none`.
         start: An agent of the zoo, a run or a file to start from.
         env: Another world; `gym:` and an id for any of Gymnasium.

@@ -54,36 +54,33 @@ def score_tables(
         seed: Decides the starts and all noise.
         out: Folder of what is kept.
     """
-    rows, tables, world = [], [], make_world(env)
+    world = make_world(env)
     of_sensors = num_sensors_of(world.observation_spec) is not None
+    rows, tables = [], []
     with open_engine(world) as engine:
         for name, policy in agents.items():
-
-            def ask(
-                perturbation: Perturbation, policy: Policy = policy, name: str = name
-            ) -> Scores:
-                return _scored(policy, name, env, perturbation, episodes, seed, out, engine)
-
-            plain = ask(Identity())
             fixed = policy.fixed_inputs and of_sensors
             asked = [p for p in perturbations if not fixed or p in (Identity(), Shuffle())]
-            scores = [
-                plain if perturbation == Identity() else ask(perturbation) for perturbation in asked
-            ]
+            scores = {
+                perturbation: _scored(policy, name, env, perturbation, episodes, seed, out, engine)
+                for perturbation in dict.fromkeys((Identity(), *asked))
+            }
+            plain, wanted = scores[Identity()], [scores[perturbation] for perturbation in asked]
             published, weights = paper.get(name, {}), fingerprint(policy)
-            for score in scores:
-                difference, interval = paired_difference(score.returns, plain.returns)
-                rows.append(
-                    score.to_json()
-                    | {
-                        "paper": str(published.get(score.perturbation, "-")),
-                        "difference": difference,
-                        "difference_ci95": interval,
-                        "weights": weights,
-                    }
-                )
-            tables.append(score_table(scores, published, plain))
+            rows += [_row(score, plain, published, weights) for score in wanted]
+            tables.append(score_table(wanted, published, plain))
     return rows, Group(*tables)
+
+
+def _row(score: Scores, plain: Scores, published: Row, weights: str) -> dict[str, Any]:
+    """Return a score for JSON, beside the paper and compared with the plain one."""
+    difference, interval = paired_difference(score.returns, plain.returns)
+    return score.to_json() | {
+        "paper": str(published.get(score.perturbation, "-")),
+        "difference": difference,
+        "difference_ci95": interval,
+        "weights": weights,
+    }
 
 
 def fingerprint(policy: Policy, asked: str = "") -> str:
