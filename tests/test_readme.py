@@ -64,7 +64,7 @@ def test_result_files_have_what_is_published_beside_ours(name, rows):
 _COLOURS = "carracing-attention-agent-colours"
 OWED = {
     *(("nla-table-4", "carracing-pi"), ("nla-table-4", "carracing-nla")),
-    *(("aa-table-4", _COLOURS), ("table-5", _COLOURS)),
+    ("table-5", _COLOURS),
 }
 
 
