@@ -40,7 +40,7 @@ def _gymnasium(steps, ready, begin, seconds) -> None:
 
 
 def _theirs(steps, cores) -> float:
-    """Steps a second of a process on each core."""
+    """Measure steps a second of a process on each core."""
     context = multiprocessing.get_context("spawn")
     ready, begin, seconds = context.Semaphore(0), context.Event(), context.Queue()
     processes = [
@@ -59,7 +59,7 @@ def _theirs(steps, cores) -> float:
 
 
 def _ours(tracks, cars, steps, agent):
-    """A function that drives and returns steps a second; seconds that a track takes to make."""
+    """Make a function that drives and returns steps a second; time what a track takes to make."""
     import equinox as eqx
     import jax
     import jax.numpy as jnp
@@ -117,7 +117,7 @@ def _ours(tracks, cars, steps, agent):
 
 
 def _agent(config, lanes, steps):
-    """A function in which agents look at frames, each at its own, and that returns frames a second."""
+    """Make a function in which agents look at frames, each at its own, and that returns frames a second."""
     import jax
     import jax.numpy as jnp
 

@@ -22,7 +22,7 @@ SIZES = (1_000, 10_000, 100_000)
 
 
 def _seconds(action, repeats=3):
-    """The fastest of a few."""
+    """Take the fastest of a few."""
     times = []
     for _ in range(repeats):
         started = time.perf_counter()

@@ -26,7 +26,7 @@ from rich.console import Console
 
 
 def _as_written(opener):
-    """An environment as Gymnasium makes it: without our way to step it."""
+    """Open an environment as Gymnasium makes it, without our way to step it."""
     env = opener()
     del env.unwrapped.step  # the class has its own
     return env
@@ -62,7 +62,7 @@ def _side_by_side(opener, seeds, actions, lengths, ready, begin, seconds) -> Non
 
 
 def _bare(work, opener, seeds, actions, lengths, cores) -> float:
-    """Steps a second of `cores` bare processes."""
+    """Measure steps a second of `cores` bare processes."""
     context = multiprocessing.get_context("spawn")
     ready, begin, seconds = context.Semaphore(0), context.Event(), context.Queue()
     shares = np.array_split(np.arange(len(seeds)), cores)

@@ -49,7 +49,7 @@ class Agents:
 
 @torch.inference_mode()
 def returns(vectors: torch.Tensor, starts: torch.Tensor, steps: int) -> torch.Tensor:
-    """Returns (P, R) of P agents on CartPoleSwingUpHarder from R starts (R, 4)."""
+    """Compute returns (P, R) of P agents on CartPoleSwingUpHarder from R starts (R, 4)."""
     agents = Agents(vectors)
     population, rollouts = len(vectors), len(starts)
     x, v, angle, spin = starts.T[:, None, :].expand(4, population, rollouts)

@@ -37,7 +37,7 @@ AGENTS = {
 
 
 def prepare(config, batch: int, steps: int):
-    """A compiled function that runs `steps` steps of `batch` agents with 5 sensors."""
+    """Compile a function that runs `steps` steps of `batch` agents with 5 sensors."""
     policy = config.build(5, 1, jax.random.key(0))
     carry = jax.tree.map(
         lambda leaf: jnp.broadcast_to(leaf[..., None], (*leaf.shape, batch)),

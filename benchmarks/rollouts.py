@@ -127,7 +127,7 @@ def worker(engine: str, size: Size) -> None:
 
 
 def start(engine: str, size: Size) -> subprocess.Popen:
-    """A worker that has compiled and waits."""
+    """Start a worker that compiles and waits."""
     root = Path(__file__).parents[1]
     environment = {**os.environ, "PYTHONPATH": str(root)}
     if "two devices" in engine:

@@ -63,7 +63,7 @@ class MissingExtraError(SensoriumError, ImportError):
 
     @classmethod
     def of(cls, extra: str, subject: str, package: str, note: str = "") -> "MissingExtraError":
-        """The error that `subject` needs a package, which the extra installs; `note` ends the sentence."""
+        """Make the error that `subject` needs a package of an extra; `note` ends the sentence."""
         return cls(f"{subject} needs {package}: pip install 'sensorium[{extra}]'{note}.")
 
 

@@ -161,19 +161,23 @@ NLA = dataclasses.replace(
     stages=(PI.last.changed(generations=60, beta_generations=30, test_episodes=32),),
 )
 
+_BACKGROUNDS = NLA.last.changed(
+    name="backgrounds",
+    start=NLA.name,
+    perturbation=compose(OneOf((Identity(), RandomBackground(), RandomBackground())), HideRows()),
+    test_episodes=64,
+)
 # With nonlinear keys: in the same time the loss falls further (docs/experiments.md)
 PI_BACKGROUNDS = dataclasses.replace(
     NLA,
     name="carracing-pi-backgrounds",
     summary="AttentionNeuron agent with nonlinear attention, trained in front of random backgrounds.",
     stages=(
-        _IMITATION.changed(
-            name="backgrounds",
-            start=NLA.name,
-            perturbation=compose(
-                OneOf((Identity(), RandomBackground(), RandomBackground())), HideRows()
-            ),
-            **_FINE | _THREE_TIMES | {"test_episodes": 64},
+        _BACKGROUNDS,
+        # Acting alone it meets what it would do wrong
+        _BACKGROUNDS.changed(name="alone", start="", beta_generations=1, generations=90),
+        _BACKGROUNDS.changed(
+            name="settle", start="", beta_generations=1, learning_rate=5e-4, ema_decay=0.995
         ),
     ),
 )

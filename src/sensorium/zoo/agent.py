@@ -92,7 +92,7 @@ def load(source: Path | str) -> Agent:
 
 
 def read_card(source: Path | str) -> dict[str, Any]:
-    """The card of an agent alone, as `Agent.card`: neither recipe nor weights are looked at.
+    """Read the card of an agent alone, as `Agent.card`: neither recipe nor weights are looked at.
 
     Raises:
         UnknownNameError: There is no such agent; the nearest names are given.
@@ -103,7 +103,7 @@ def read_card(source: Path | str) -> dict[str, Any]:
 
 
 def _find(source: Path | str) -> Path:
-    """The file of an agent."""
+    """Find the file of an agent."""
     path = Path(source)
     if not str(source).strip():
         raise UnknownNameError(
@@ -167,7 +167,7 @@ def _load_file(path: Path) -> Agent:
 
 
 def _read_card(path: Path, header: dict[str, Any]) -> dict[str, Any]:
-    """The card beside the weights, or in their header; a JSON of another kind beside them is no card."""
+    """Read the card beside the weights or in their header; JSON of another kind is no card."""
     beside = path.with_suffix(".json")
     if os.path.isfile(beside):
         try:
@@ -186,7 +186,7 @@ def _read_card(path: Path, header: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(card: Any, path: Path) -> dict[str, Any]:
-    """A card whose scores can be shown."""
+    """Refuse a card whose scores cannot be shown."""
     scores = card.get("scores", {}) if isinstance(card, dict) else None
     if not isinstance(scores, dict) or not all(map(_is_score, scores.values())):
         raise AgentFileError(

@@ -196,7 +196,7 @@ def _is_tie(policy: Policy, step: Any, observation: np.ndarray, carry: PyTree) -
 
 
 def _apart(ours: Iterable[Any], theirs: Iterable[Any]) -> float:
-    """The largest difference of two sets of outputs, in units of `TOLERANCE`; NaN is infinitely far."""
+    """Find the largest difference of two sets of outputs, in units of `TOLERANCE`; NaN is infinite."""
     worst = 0.0
     for mine, other in zip(ours, theirs, strict=True):
         mine, other = np.asarray(mine, np.float64), np.asarray(other, np.float64)
@@ -206,7 +206,7 @@ def _apart(ours: Iterable[Any], theirs: Iterable[Any]) -> float:
 
 
 def _libraries() -> tuple[Any, Any]:
-    """The onnx package and onnxruntime."""
+    """Import onnx and onnxruntime."""
     with needs("export", "Exporting to ONNX"), _quiet():
         import jax2onnx  # noqa: F401
         import onnx
@@ -215,7 +215,7 @@ def _libraries() -> tuple[Any, Any]:
 
 
 def _translate(onnx: Any, policy: Policy, spec: ObservationSpec, free: bool) -> Any:
-    """The model, its inputs and outputs by readable names."""
+    """Translate a policy to a model whose inputs and outputs have readable names."""
     from jax2onnx import to_onnx
 
     carry = policy.initial_carry(spec)
@@ -284,7 +284,7 @@ def _name_outputs(onnx: Any, graph: Any, names: list[str]) -> None:
 
 
 def _with_free_axis(shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[Any, ...]:
-    """A shape whose axes that grow with the number of sensors are named N."""
+    """Name those axes N that grow with the number of sensors."""
     return tuple("N" if a != b else a for a, b in zip(shape, other, strict=True))
 
 
@@ -301,13 +301,13 @@ def _named(carry: PyTree, root: str) -> dict[str, Any]:
 
 
 def _filling(leaf: Any) -> Any:
-    """The one value that a part of a first carry is filled with."""
+    """Read the one value that a part of a first carry is filled with."""
     (value,) = np.unique(np.asarray(leaf)).tolist() or (0.0,)
     return value
 
 
 def _made_up(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Readings; entities, some absent; or a noisy image of a few rectangles, where some patches stand out."""
+    """Draw readings; entities, some absent; or noise with rectangles, where some patches stand out."""
     if num_sensors_of(spec_of(shape)) is not None:
         readings = rng.normal(size=shape).astype(np.float32)
         if readings.ndim == 2:

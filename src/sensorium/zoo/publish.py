@@ -118,7 +118,7 @@ def score_again(name: str, episodes: int | None = None, seed: int = 0) -> Path:
 
 
 def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
-    """All scores of a card."""
+    """Measure all scores of a card."""
     world = make_world(agent.recipe.env)
     fixed = agent.policy.fixed_inputs
     if num_sensors_of(world.observation_spec) is None:
@@ -143,13 +143,13 @@ def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
 
 
 def _written(scores: Scores) -> dict[str, Any]:
-    """A score as the card has it."""
+    """Write a score as the card has it."""
     returns = [significant(value) for value in scores.returns.tolist()]
     return dataclasses.asdict(scores.summary) | {"returns": returns}
 
 
 def _check_made_by_recipe(run: Path, agent: Agent) -> Recipe:
-    """The recipe of an agent, experts named as in the zoo; ConfigError if it is not that of its name."""
+    """Return the recipe of an agent, experts named as in the zoo; it must be that of its name."""
     recipe = dataclasses.replace(
         agent.recipe,
         stages=tuple(
@@ -172,13 +172,13 @@ def _check_made_by_recipe(run: Path, agent: Agent) -> Recipe:
 
 
 def _name(source: str) -> str:
-    """An agent by its name, wherever it lay."""
+    """Name an agent, wherever it lay."""
     is_agent = os.sep in source and not source.endswith(".zip")
     return load(source).name if is_agent else Path(source).name
 
 
 def _training(run: Path) -> dict[str, Any]:
-    """What the training of a run cost, stage by stage, and with which versions it was made."""
+    """Read what the training of a run cost, stage by stage, and the versions that it was made with."""
     best = read_header(run / BEST)
     return {
         "generation": best["generation"],

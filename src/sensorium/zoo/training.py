@@ -92,7 +92,7 @@ def _planned(find: recipes.FindExpert) -> recipes.FindExpert:
 
 
 def find_expert(source: str, vecnormalize: str, env: str) -> tuple[Expert, dict[str, Any]]:
-    """An expert, or a policy to start from, and what is known of its training.
+    """Find an expert, or a policy to start from, and what is known of its training.
 
     Args:
         source: A name of the zoo, a run, a file of an agent or of Stable-Baselines3, a folder of Minari, or
@@ -134,7 +134,7 @@ def _is_of_module(source: str) -> bool:
 
 
 def _from_module(source: str, on_host: bool) -> Expert:
-    """What a module has, as an expert."""
+    """Take what a module has as an expert."""
     module, _, path = source.partition(":")
     found: Any = import_parts(module)
     for name in path.split("."):
@@ -187,7 +187,7 @@ def _cost(agent: Agent) -> dict[str, Any]:
 
 
 def _from_anywhere(stage: Stage, env: str) -> Stage:
-    """The stage with absolute paths, statistics too, so that its run can be resumed from any folder."""
+    """Make all paths of a stage absolute, so that its run can be resumed from any folder."""
 
     def absolute(source: str) -> str:
         if source in ("", SCRATCH) or source.startswith((STAGE, PASSED)):
@@ -204,7 +204,7 @@ def _from_anywhere(stage: Stage, env: str) -> Stage:
 
 
 def _with_own_agents(recipe: Recipe, directory: Path, **options: Any) -> Recipe:
-    """The recipe with experts and starts that were trained beside it."""
+    """Put experts and starts into a recipe that were trained beside it."""
 
     def own(source: str) -> str:
         if source not in RECIPES:
