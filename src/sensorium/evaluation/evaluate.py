@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from sensorium.envs import Environment
 from sensorium.errors import ConfigError, WorldError, check_counts
 from sensorium.evaluation.statistics import Summary, summarise
 from sensorium.perturbations import HideRows, Identity, Perturbation, compose
@@ -74,6 +75,20 @@ def as_shown(policy: Policy, perturbation: Perturbation) -> Perturbation:
     )
 
 
+def fitting_world(
+    policy: Policy, env: str, perturbation: Perturbation, name: str = ""
+) -> Environment:
+    """Make the world that an agent is scored in; ConfigError if it does not work in it."""
+    world = make_world(env, as_shown(policy, perturbation))
+    if policy.num_actions != world.num_actions:
+        raise ConfigError(
+            f"{name or 'The agent'} has {policy.num_actions} action(s), but {env} takes "
+            f"{world.num_actions}."
+        )
+    policy.initial_carry(world.observation_spec)
+    return world
+
+
 def evaluate(
     policy: Policy,
     env: str,
@@ -107,12 +122,7 @@ def evaluate(
             is not finite.
     """
     perturbation = perturbation or Identity()
-    world = make_world(env, as_shown(policy, perturbation))
-    if policy.num_actions != world.num_actions:
-        raise ConfigError(
-            f"{name or 'The agent'} has {policy.num_actions} action(s), but {env} takes "
-            f"{world.num_actions}."
-        )
+    world = fitting_world(policy, env, perturbation, name)
     policy = policy.with_code_scale(perturbation.code_scale)
     keys = evaluation_keys(seed, episodes)
     with contextlib.ExitStack() as stack:

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sensorium.bridges.open_env import short_name
-from sensorium.evaluation.evaluate import Scores, evaluate
+from sensorium.evaluation.evaluate import Scores, evaluate, fitting_world
 from sensorium.evaluation.statistics import paired_difference
 from sensorium.perturbations import Duplicate, Identity, NoiseChannels, Perturbation, Shuffle
 from sensorium.policies import Policy
@@ -47,6 +47,8 @@ def score(
     Returns:
         The scores.
     """
+    for perturbation in perturbations:
+        fitting_world(policy, env, perturbation, name)
     with open_engine(make_world(env), engine) as shared:
         rows = [
             watched(policy, name, env, perturbation, episodes, seed, shared)

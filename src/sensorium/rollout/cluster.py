@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -75,7 +76,10 @@ class ClusterEngine(Engine):
             if address and ":" in address and not answers(address):
                 raise ClusterError(nobody)  # Ray itself would wait for minutes
             try:
-                self._ray.init(address, log_to_driver=False, logging_level="error")
+                with warnings.catch_warnings():
+                    # Ray starts its processes by fork and exec, which is safe
+                    warnings.filterwarnings("ignore", r"os\.fork\(\) was called")
+                    self._ray.init(address, log_to_driver=False, logging_level="error")
             except (ConnectionError, ValueError, RuntimeError) as error:
                 raise ClusterError(nobody) from error
         self._head = self._ray.get_runtime_context().gcs_address
