@@ -46,7 +46,10 @@ def key_of(seed: Any) -> Key:
     Raises:
         ConfigError: The seed is no whole number from 0 on.
     """
-    number = _hashed(check_seed(seed), bits=64)
+    number = check_seed(seed)
+    if number >= 2**64:
+        digest = hashlib.sha256(number.to_bytes(-(-number.bit_length() // 8), "big")).digest()
+        number = int.from_bytes(digest[:8], "big")
     low = jax.random.key(np.uint32(number % 2**32))
     if number < 2**32:
         return low
@@ -56,23 +59,6 @@ def key_of(seed: Any) -> Key:
     return jax.random.wrap_key_data(jnp.asarray(words))
 
 
-def seed_in_32_bits(seed: Any) -> int:
-    """Return the seed itself below 2**32, else a hash: for libraries that take no larger ones.
-
-    Raises:
-        ConfigError: The seed is no whole number from 0 on.
-    """
-    return _hashed(check_seed(seed), bits=32)
-
-
 def stream(key: Key, name: str) -> Key:
     """Derive the key for `name`: no split of `key` and no folding in of a number below 2**31 gives it."""
     return jax.random.fold_in(key, np.uint32(zlib.crc32(name.encode()) | 1 << 31))
-
-
-def _hashed(number: int, bits: int) -> int:
-    """Return the number, or bits of its SHA-256 if it has more of them."""
-    if number < 2**bits:
-        return number
-    digest = hashlib.sha256(number.to_bytes(-(-number.bit_length() // 8), "big")).digest()
-    return int.from_bytes(digest[: bits // 8], "big")
