@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from sensorium.envs import Environment
+from sensorium.envs import World
 from sensorium.errors import ConfigError, WorldError, check_counts
 from sensorium.evaluation.statistics import Summary, summarise
 from sensorium.perturbations import HideRows, Identity, Perturbation, compose
@@ -75,9 +75,7 @@ def as_shown(policy: Policy, perturbation: Perturbation) -> Perturbation:
     )
 
 
-def fitting_world(
-    policy: Policy, env: str, perturbation: Perturbation, name: str = ""
-) -> Environment:
+def fitting_world(policy: Policy, env: str, perturbation: Perturbation, name: str = "") -> World:
     """Make the world that an agent is scored in; ConfigError if it does not work in it."""
     world = make_world(env, as_shown(policy, perturbation))
     if policy.num_actions != world.num_actions:
