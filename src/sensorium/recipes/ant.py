@@ -25,7 +25,16 @@ FEED_FORWARD = Recipe(
     summary="Feed-forward expert, trained by PPO of Stable-Baselines3: good, until its inputs move.",
     policy=FeedForwardConfig(hidden_sizes=(128, 128), clipped=True),
     env="gym:AntBulletEnv-v0",
-    stages=(Stage("ppo", Sb3PpoConfig(), generations=40, test_every=4, test_episodes=16),),
+    # Long generations, since each begins with new episodes, all at once
+    stages=(
+        Stage(
+            "ppo",
+            Sb3PpoConfig(num_iterations=48),
+            generations=15,
+            test_every=1,
+            test_episodes=16,
+        ),
+    ),
 )
 
 _CLONE = Stage(
