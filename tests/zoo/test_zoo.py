@@ -16,7 +16,7 @@ from sensorium.serialisation import save_pytree
 from sensorium.zoo.card import in_minutes, show_card
 
 # These are of an earlier version of their recipe
-OLDER = {"carracing-pi-backgrounds", "carracing-ppo"}
+OLDER = {"carracing-pi-backgrounds"}
 
 
 def test_agents_are_what_their_recipes_make():
