@@ -1,5 +1,6 @@
 """Tiny worlds whose best return is known; each isolates one thing that a trainer must get right."""
 
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,8 +31,9 @@ def stop_after(generation, stage=None):
     return stop
 
 
-def context(draw, engine, expert=None, generations=1, directory=Path()):
-    """What a trainer is built from, in a test that keeps nothing on disk."""
+def context(draw, engine, expert=None, generations=1, directory=None):
+    """What a trainer is built from; what it keeps on disk goes to a new folder where none is named."""
+    directory = directory or Path(tempfile.mkdtemp(prefix="sensorium-tests-"))
     return TrainingContext(FeedForwardConfig(), draw, engine, directory, generations, expert=expert)
 
 
