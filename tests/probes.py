@@ -1,5 +1,6 @@
 """Tiny worlds whose best return is known; each isolates one thing that a trainer must get right."""
 
+import dataclasses
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +45,7 @@ class ProbeState(NamedTuple):
     time: Array
 
 
+@dataclasses.dataclass(frozen=True)
 class FollowWorld(Environment):
     """One sensor; reward -|reading - action|. The best return is 0."""
 

@@ -462,19 +462,16 @@ def test_weights_that_are_no_numbers_stop_a_run(tmp_path):
     assert not (tmp_path / "last.safetensors").exists()
 
 
-def test_a_run_without_a_finite_test_keeps_no_agent(tmp_path, monkeypatch):
-    monkeypatch.setattr(FollowWorld, "step_env", _paying_nan(FollowWorld.step_env))
-    engine, directory = DeviceEngine(FollowWorld()), RunDirectory(tmp_path, {"name": "follow"})
+class PayingNaN(FollowWorld):
+    def step_env(self, key, state, action, params):
+        observation, state, reward, *others = super().step_env(key, state, action, params)
+        return observation, state, reward * jnp.nan, *others
+
+
+def test_a_run_without_a_finite_test_keeps_no_agent(tmp_path):
+    engine, directory = DeviceEngine(PayingNaN()), RunDirectory(tmp_path, {"name": "follow"})
     budget = Budget("probe", 0, 1, 1, checkpoint_every=1, test_every=1, test_episodes=4, seed=0)
     with pytest.raises(RunError, match="gave a finite return: no agent is kept"):
         run(Standing(0.0), engine, directory, budget, quiet=True)
     row = json.loads((tmp_path / "metrics.jsonl").read_text())
     assert row["test"] is row["best_test"] is None
-
-
-def _paying_nan(step):
-    def paying_nan(*arguments):
-        observation, state, reward, *others = step(*arguments)
-        return observation, state, reward * jnp.nan, *others
-
-    return paying_nan

@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 
 from sensorium.errors import ConfigError, UnknownNameError, WorldError
-from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig
+from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, FeedForwardPolicy
 from sensorium.rollout import DeviceEngine, run_population
-from sensorium.training import EvolutionConfig, ShacConfig, Strategy, StrategyConfig
+from sensorium.training import (
+    DaggerConfig,
+    EvolutionConfig,
+    PpoConfig,
+    ShacConfig,
+    Strategy,
+    StrategyConfig,
+)
 from sensorium.training.strategies import STRATEGIES
 from tests.probes import FollowWorld, OneMattersWorld, context
 
@@ -104,6 +111,51 @@ def test_a_generation_is_a_function_of_its_state(config):
     for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
         if not jnp.issubdtype(one.dtype, jax.dtypes.prng_key):
             np.testing.assert_array_equal(one, other)
+
+
+class Counting(FollowWorld):
+    """Counts how often its steps, and its policies, are traced."""
+
+    traced = 0
+
+    def step_env(self, key, state, action, params):
+        Counting.traced += 1
+        return super().step_env(key, state, action, params)
+
+
+class CountingPolicy(FeedForwardPolicy):
+    def encode(self, observation, carry):
+        Counting.traced += 1
+        return super().encode(observation, carry)
+
+
+FEW = dict(num_envs=2, num_steps=4)
+SMALL = [
+    EvolutionConfig(population=4, num_episodes=2),
+    ShacConfig(**FEW, num_iterations=1),
+    PpoConfig(**FEW, num_iterations=1, num_minibatches=1),
+    DaggerConfig(**FEW, rollout_steps=4, window=4, num_batches=1, batch_size=2),
+]
+
+
+@pytest.mark.parametrize("config", SMALL, ids=lambda config: type(config).__name__)
+def test_trainers_of_equal_settings_share_what_they_compile(config):
+    def draw(key):
+        policy = draw_follower(key)
+        fields = {each.name: getattr(policy, each.name) for each in dataclasses.fields(policy)}
+        return CountingPolicy(**fields)
+
+    def traces_of_a_generation(config, generations=2):
+        before, engine = Counting.traced, DeviceEngine(Counting())
+        trainer = config.build(context(draw, engine, lambda state: state.readings, generations))
+        trainer.step(trainer.init(jax.random.key(0)))
+        return Counting.traced - before
+
+    first, again = traces_of_a_generation(config), traces_of_a_generation(config)
+    assert first > again
+    assert again <= 2  # outside of what is compiled: at `init`, for shapes
+    if not isinstance(config, EvolutionConfig):  # has no schedule
+        assert traces_of_a_generation(config, 3) > again
 
 
 @pytest.mark.parametrize("name", ["population", "num_envs", "num_steps"])

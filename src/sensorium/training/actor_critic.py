@@ -90,6 +90,7 @@ class ActorCritic(Trainer):
             context.engine,
             world,
         )
+        self.compiled_for = config, world, context.generations
         self._iterations = context.generations * config.num_iterations
         updates = self._iterations * config.num_epochs * config.num_minibatches
         self._optimizer, self._critic_optimizer = (

@@ -164,6 +164,7 @@ class Dagger(Trainer):
             )
         self.config, self.draw, self.engine = config, context.draw, context.engine
         self.world: World = context.engine.world
+        self.compiled_for = config, self.world, context.generations
         self.expert, self._advisor = expert, advisor
         self._weights = np.array(
             config.action_weights or [1.0] * self.world.num_actions, np.float32
@@ -176,7 +177,6 @@ class Dagger(Trainer):
             _MAX_GRAD_NORM,
             config.ema_decay,
         )
-        self._update = jax.jit(self._optimizer.update)
         # The last round alone, if each generation has its own, is never needed again; nor is a dataset
         saves = (config.buffer_rounds != 1 or not config.num_rounds) and dataset is None
         directory = context.directory if saves else None
@@ -337,6 +337,10 @@ class Dagger(Trainer):
             return (gradient, figures), memory
 
         return each_share(share, lanes, model, key)
+
+    @partial(jax.jit, static_argnames="self")
+    def _update(self, learner: Learner, gradient: PyTree) -> Learner:
+        return self._optimizer.update(learner, gradient)
 
     def imitation_loss(
         self,

@@ -99,7 +99,9 @@ class Evolution(Trainer):
         self.draw = draw
         self.engine = engine
         self._like = draw(jax.random.key(0))  # for its architecture
-        self.strategy = Strategy(config.strategy, config.population, num_parameters(self._like))
+        size = num_parameters(self._like)
+        self.strategy = Strategy(config.strategy, config.population, size)
+        self.compiled_for = config, size
 
     def init(self, key: Key) -> EvolutionState:
         """Start the search around zeros, or around the policy that is drawn."""
@@ -108,7 +110,11 @@ class Evolution(Trainer):
         mean = jnp.zeros_like(mean) if self.config.start_at_zero else mean
         count = self.config.remembered if self.config.replays else 0
         nowhere = Hard(jax.random.split(key_nowhere, count), jnp.full(count, jnp.inf))
-        return EvolutionState(self.strategy.init(key_init, mean), key, nowhere)
+        return EvolutionState(self._start(key_init, mean), key, nowhere)
+
+    @partial(jax.jit, static_argnames="self")
+    def _start(self, key: Key, mean: Float[Array, " parameters"]) -> PyTree:
+        return self.strategy.init(key, mean)
 
     def step(self, state: EvolutionState) -> tuple[EvolutionState, Metrics]:
         """Run one generation; WorldError if no individual has a finite fitness."""
@@ -116,7 +122,7 @@ class Evolution(Trainer):
         if self.config.replays and bool(jnp.isinf(state.hard.returns).all()):
             state, scouted = self._scout(state)
         population, episodes, again, asked, key_tell = self._ask(state)
-        totals = self.engine.totals(self._policies(population), episodes)
+        totals = self.engine.totals(_policies(population, self._like), episodes)
         returns = _without_failures(np.asarray(totals.returns))
         state, figures = self._tell(asked, key_tell, population, episodes, again, returns)
         return state, Metrics(scouted + int(np.sum(totals.steps, dtype=np.int64)), figures)
@@ -176,11 +182,13 @@ class Evolution(Trainer):
 
     def candidates(self, state: EvolutionState) -> Policy:
         """Return the centre of the search."""
-        return self._policies(self.strategy.mean(state.strategy)[None])
+        return _policies(self.strategy.mean(state.strategy)[None], self._like)
 
-    @partial(jax.jit, static_argnames="self")
-    def _policies(self, vectors: Population) -> Policy:
-        return eqx.filter_vmap(lambda vector: from_vector(vector, self._like))(vectors)
+
+@eqx.filter_jit
+def _policies(vectors: Population, like: Policy) -> Policy:
+    """Build a policy of the architecture of `like` from each vector of parameters."""
+    return eqx.filter_vmap(lambda vector: from_vector(vector, like))(vectors)
 
 
 def _without_failures(returns: Float[np.ndarray, "P R"]) -> Float[np.ndarray, "P R"]:

@@ -132,6 +132,7 @@ class Shac(Trainer):
         self.config = config
         self.draw = draw
         self.world = world
+        self.compiled_for = config, world, generations
         updates = generations * config.num_iterations
         self._optimizer = Optimizer(
             optax.cosine_decay_schedule(config.learning_rate, updates, 0.05),

@@ -6,7 +6,7 @@ candidates and keeps the best.
 
 import abc
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -39,7 +39,22 @@ class Metrics(NamedTuple):
 
 
 class Trainer(abc.ABC):
-    """A way to train."""
+    """A way to train.
+
+    A trainer is a static argument of the functions that it compiles. Trainers of a class whose `compiled_for`
+    are equal share them, so that what goes on in the same process with a run compiles nothing again.
+    """
+
+    compiled_for: Hashable = None
+    """All that its compiled functions read of it; None if they are for this trainer alone."""
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or type(self) is not type(other) or self.compiled_for is None:
+            return self is other
+        return self.compiled_for == other.compiled_for
+
+    def __hash__(self) -> int:
+        return id(self) if self.compiled_for is None else hash(self.compiled_for)
 
     @abc.abstractmethod
     def init(self, key: Key) -> PyTree:
