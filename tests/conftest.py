@@ -6,7 +6,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-# Two devices on every machine, so that sharding is tested everywhere
+# Two devices on every machine, so that sharding is tested everywhere (`every_device`)
 _flags = "--xla_force_host_platform_device_count=2"
 if version("jaxlib").startswith("0.10."):
     # These emitters take half of the time that compiling takes; later ones know no such flag
@@ -28,7 +28,6 @@ install_import_hook("sensorium", "beartype.beartype")
 import equinox as eqx
 import hypothesis
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -60,6 +59,23 @@ def _environments_in_this_process():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sensorium.rollout.host.usable_cores", lambda: 0)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _rows_on_one_device():
+    """Rows are shared out where tests ask for it: programs for two devices take longer to compile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sensorium.rollout.sharding.usable_devices", lambda: jax.local_devices()[:1])
+        yield
+
+
+@pytest.fixture
+def every_device(monkeypatch):
+    """Rows are shared out to all devices, as for users, which this returns."""
+    monkeypatch.setattr("sensorium.rollout.sharding.usable_devices", jax.local_devices)
+    jax.clear_caches()  # of programs for one device
+    yield jax.local_devices()
+    jax.clear_caches()
 
 
 @pytest.fixture
@@ -137,13 +153,18 @@ def readings(key):
 
 
 @eqx.filter_jit
+@eqx.filter_jit
+def policy_step(policy, observation, carry):
+    """A step of a policy, compiled once for each kind of policy and number of sensors."""
+    return policy.step(observation, carry)
+
+
 def run_codes(policy, observations, carry=None):
     """Codes and actions of a policy along a sequence of observations, and the last carry."""
     carry = policy.initial_carry(observations.shape[1]) if carry is None else carry
-
-    def step(carry, observation):
-        action, carry, trace = policy.step(observation, carry)
-        return carry, (trace.code, action)
-
-    carry, (codes, actions) = jax.lax.scan(step, carry, jnp.asarray(observations))
-    return codes, actions, carry
+    codes, actions = [], []
+    for observation in np.asarray(observations):
+        action, carry, trace = policy_step(policy, observation, carry)
+        codes.append(trace.code)
+        actions.append(action)
+    return np.stack(codes), np.stack(actions), carry

@@ -76,8 +76,8 @@ def test_perturbed_worlds_draw_the_same_noise(perturbation, key):
 
 
 @pytest.mark.parametrize("population", [1, 4, 5])
-def test_devices_share_the_population(population, key):
-    assert len(jax.devices()) == 2
+def test_devices_share_the_population(population, key, every_device):
+    assert len(every_device) == 2
     policies = stack(POLICIES["plain"].build(5, 1, key), population, key)
     keys = jax.random.split(key, 3)
     shared = returns_of_population(policies, ShortCartPole(), keys)
@@ -124,8 +124,8 @@ def test_a_batch_lives_until_its_last_episode_ends(paper_agent):
         np.testing.assert_allclose(alone.rewards, together.rewards[number], atol=1e-4)
 
 
-def test_episodes_of_one_policy_are_shared_out_to_all_devices(paper_agent):
-    assert jax.local_device_count() > 1
+def test_episodes_of_one_policy_are_shared_out_to_all_devices(paper_agent, every_device):
+    assert len(every_device) == 2
     world = EndsSomewhere()
     for count in (6, 7):  # seven do not divide
         keys = jax.random.split(jax.random.key(4), count)

@@ -143,14 +143,19 @@ def each_share(function: Callable[..., PyTree], lanes: PyTree, *shared: PyTree) 
     )(lanes, *shared)
 
 
+def usable_devices() -> list[jax.Device]:
+    """Return the devices of this process, which share rows."""
+    return jax.local_devices()
+
+
 def num_shares(rows: int) -> int:
     """Return over how many devices `over_devices` and `each_share` divide so many rows."""
-    return max(count for count in range(1, len(jax.local_devices()) + 1) if rows % count == 0)
+    return max(count for count in range(1, len(usable_devices()) + 1) if rows % count == 0)
 
 
 def _mesh(rows: int) -> Mesh:
     """Make a mesh of as many devices as can share so many rows equally."""
-    return Mesh(jax.local_devices()[: num_shares(rows)], (_SHARE,))
+    return Mesh(usable_devices()[: num_shares(rows)], (_SHARE,))
 
 
 @eqx.filter_jit
