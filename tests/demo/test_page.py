@@ -23,7 +23,7 @@ def test_shuffle_and_back(browse):
 
 
 def test_the_return_of_the_agent_grows_after_a_shuffle_and_the_baselines_does_not(browse):
-    page = browse("#seed=1")
+    page = browse("#seed=1&speed=4")
     for time in range(250, 800, 100):  # a feed-forward agent may cope with some orders for a while
         until(page, f"f.agent.time > {time}")
         page.click("#shuffle")
@@ -220,7 +220,9 @@ def test_everything_can_be_reached_by_keyboard_and_has_a_name(browse):
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
 def test_it_fits_and_can_be_read(browse, scheme, width, height):
     page = browse(
-        "#wiring=7&noise=10", viewport={"width": width, "height": height}, color_scheme=scheme
+        "#wiring=7&noise=10&speed=4",
+        viewport={"width": width, "height": height},
+        color_scheme=scheme,
     )
     until(page, "f.agent.time > 300 && f.source.length === 15")
     assert page.evaluate("() => document.documentElement.scrollWidth") <= width

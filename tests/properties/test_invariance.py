@@ -31,19 +31,26 @@ TOLERANCE = 1e-3
 
 
 def _orders(num_sensors):
-    return st.permutations(range(num_sensors)).map(jnp.array)
+    return st.permutations(range(num_sensors)).map(np.array)
 
 
-sensors_and_order = st.integers(1, 64).flatmap(lambda n: st.tuples(st.just(n), _orders(n)))
+def draw_readings(seed, steps, num_sensors):
+    return np.random.default_rng(seed).normal(size=(steps, num_sensors)).astype(np.float32)
+
+
+# A few numbers: each is compiled for
+sensors_and_order = st.sampled_from([1, 2, 3, 7, 20, 64]).flatmap(
+    lambda count: st.tuples(st.just(count), _orders(count))
+)
 
 
 @pytest.mark.parametrize("name", INVARIANT)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=20)
 @given(case=sensors_and_order, seed=st.integers(0, 2**16))
 def test_any_order_of_any_number_gives_the_same_code(name, case, seed):
     num_sensors, order = case
     policy = INVARIANT[name].build(num_sensors, 1, jax.random.key(seed))
-    readings = jax.random.normal(jax.random.key(seed + 1), (4, num_sensors))
+    readings = draw_readings(seed, 4, num_sensors)
     codes, actions, _ = run_codes(policy, readings)
     shuffled_codes, shuffled_actions, _ = run_codes(policy, readings[:, order])
     np.testing.assert_allclose(shuffled_codes, codes, atol=TOLERANCE)
@@ -51,15 +58,15 @@ def test_any_order_of_any_number_gives_the_same_code(name, case, seed):
 
 
 @pytest.mark.parametrize("name", INVARIANT)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=20)
 @given(case=sensors_and_order, seed=st.integers(0, 2**16))
 def test_memory_that_moves_along_makes_a_shuffle_in_mid_episode_invisible(name, case, seed):
     num_sensors, order = case
     policy = INVARIANT[name].build(num_sensors, 1, jax.random.key(seed))
-    readings = jax.random.normal(jax.random.key(seed + 1), (6, num_sensors))
+    readings = draw_readings(seed, 6, num_sensors)
     codes, _, _ = run_codes(policy, readings)
     _, _, carry = run_codes(policy, readings[:3])
-    moved = policy.reordered(carry, order)
+    moved = policy.reordered(carry, jnp.array(order))
     after, _, _ = run_codes(policy, readings[3:][:, order], moved)
     np.testing.assert_allclose(after, codes[3:], atol=TOLERANCE)
 
@@ -90,13 +97,15 @@ def test_published_nonlinear_keys_depend_on_the_order():
     assert np.abs(np.asarray(codes - shuffled)).max() > 0.01
 
 
-@settings(max_examples=5, deadline=None)
-@given(num_sensors=st.integers(1, 20), copies=st.integers(2, 4), seed=st.integers(0, 2**16))
+@settings(max_examples=20)
+@given(
+    num_sensors=st.sampled_from([1, 3, 20]), copies=st.integers(2, 4), seed=st.integers(0, 2**16)
+)
 def test_copies_change_nothing_if_the_code_is_scaled(num_sensors, copies, seed):
     policy = INVARIANT["plain"].build(num_sensors, 1, jax.random.key(seed))
-    readings = jax.random.normal(jax.random.key(seed + 1), (10, num_sensors))
+    readings = draw_readings(seed, 10, num_sensors)
     codes, _, _ = run_codes(policy, readings)
-    copied, _, _ = run_codes(policy.with_code_scale(1 / copies), jnp.tile(readings, (1, copies)))
+    copied, _, _ = run_codes(policy.with_code_scale(1 / copies), np.tile(readings, (1, copies)))
     np.testing.assert_allclose(copied, codes, atol=TOLERANCE)
 
 

@@ -84,10 +84,10 @@ def alone(tmp_path_factory, start):
     return directory
 
 
-@pytest.mark.parametrize("devices", [4, 5])
-def test_several_devices_find_the_same_parameters(alone, tmp_path, devices, start):
+def test_several_devices_find_the_same_parameters(alone, tmp_path, start):
+    """Four of five share the twelve individuals."""
     command = (*RUN, "--set", "generations=2", "--run-dir", str(tmp_path / "run"))
-    codes, said = finish(start(*command, devices=devices))
+    codes, said = finish(start(*command, devices=5))
     assert codes == [0], said
     same(weights(tmp_path / "run"), weights(alone))
 

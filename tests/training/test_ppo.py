@@ -10,16 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sensorium import recipes, zoo
-from sensorium.envs import CarRacing, make
+from sensorium.envs import CarRacingRoad, make
 from sensorium.errors import ConfigError, WorldError
 from sensorium.perturbations import Shuffle
 from sensorium.policies import (
-    AttentionAgentConfig,
     AttentionNeuronConfig,
     ConvolutionalConfig,
     FeedForwardConfig,
-    Reading,
-    VisionAttentionNeuronConfig,
     to_vector,
 )
 from sensorium.recipes import Recipe, Stage
@@ -86,6 +83,7 @@ def train(world, agent, config, generations, scored=False):
     return states, metrics, scores
 
 
+CHOOSING = ChoosingWorld()
 LEARNS = dataclasses.replace(
     CONFIG, num_envs=32, num_iterations=8, num_minibatches=4, learning_rate=1e-2, hold_noise=1
 )
@@ -100,11 +98,11 @@ IMAGES = dataclasses.replace(
         # Nothing earns about -10, all -0
         (FollowWorld(), FeedForwardConfig((8,)), LEARNS, 2, -3.0),
         # Chance earns 5 of 20
-        (ChoosingWorld(), FeedForwardConfig((8,)), LEARNS, 2, 17.0),
+        (CHOOSING, FeedForwardConfig((8,)), LEARNS, 2, 17.0),
         # Chance earns about 5 of 10
         ("gym:tests.host_worlds:Choices-v0", FeedForwardConfig((8,)), LEARNS, 2, 7.0),
         # The most is 22
-        (WORLD, EYES, dataclasses.replace(IMAGES, freeze_encoder=True), 2, 8.0),
+        (WORLD, EYES, dataclasses.replace(IMAGES, freeze_encoder=True, ema_decay=0.1), 4, 6.0),
         # Chance earns 10 of 20
         (
             "gym:tests.host_worlds:Shades-v0",
@@ -117,8 +115,21 @@ IMAGES = dataclasses.replace(
     ids=["sensors-device", "choices-device", "choices-host", "images-device", "images-host"],
 )
 def test_it_learns_in_every_cell(world, agent, config, generations, least):
-    *_, (before, after) = train(world, agent, config, generations, scored=True)
+    (start, *_, end), metrics, (before, after) = train(
+        world, agent, config, generations, scored=True
+    )
     assert before < least < after
+    if config.freeze_encoder:
+        assert_encoder_is_frozen(start, end)
+    if world is CHOOSING:  # nothing keeps choices open: see below
+        assert metrics[-1].figures["entropy"] < 1.0
+
+
+def assert_encoder_is_frozen(start, end):
+    for name in ("model", "average"):
+        old, new = (getattr(state.learner, name).policy for state in (start, end))
+        np.testing.assert_array_equal(flat(new.look), flat(old.look))
+        assert not np.allclose(flat(new.lstm), flat(old.lstm))
 
 
 def test_it_learns_whichever_sensor_comes_first(tmp_path):
@@ -128,7 +139,7 @@ def test_it_learns_whichever_sensor_comes_first(tmp_path):
             "num_iterations": 8,
             "sensor_id_coef": 0.1,
             "learning_rate": 3e-3,
-            "generations": 10,
+            "generations": 7,
         }
     )
     tests = []
@@ -203,19 +214,6 @@ def test_the_loss_replays_what_was_done(agent):
     assert float(metrics.figures["divergence"]) < 1e-9
 
 
-@pytest.mark.parametrize(
-    "agent", [EYES, VisionAttentionNeuronConfig(num_queries=7, patch_size=4, reading=Reading.WHOLE)]
-)
-def test_a_frozen_encoder_stays_as_it_is(agent):
-    config = dataclasses.replace(IMAGES, freeze_encoder=True, ema_decay=0.9, num_iterations=2)
-    (start, *_, end), *_ = train(WORLD, agent, config, 2)
-    encoder = "look" if agent is EYES else "layer"
-    for name in ("model", "average"):
-        old, new = (getattr(state.learner, name).policy for state in (start, end))
-        np.testing.assert_array_equal(flat(getattr(new, encoder)), flat(getattr(old, encoder)))
-        assert not np.allclose(flat(new.lstm), flat(old.lstm))
-
-
 def test_only_the_critic_learns_at_first():
     config = dataclasses.replace(LEARNS, num_iterations=4, critic_iterations=4)
     (start, end), *_ = train(FollowWorld(), FeedForwardConfig((8,)), config, 1)
@@ -225,12 +223,9 @@ def test_only_the_critic_learns_at_first():
 
 
 def test_entropy_keeps_choices_open():
-    entropies = []
-    for coefficient in (0.0, 0.5):
-        config = dataclasses.replace(LEARNS, entropy_coef=coefficient)
-        _, metrics, _ = train(ChoosingWorld(), FeedForwardConfig((8,)), config, 1)
-        entropies.append(float(metrics[-1].figures["entropy"]))
-    assert entropies[1] > entropies[0] + 0.2
+    config = dataclasses.replace(LEARNS, entropy_coef=0.5)
+    _, metrics, _ = train(CHOOSING, FeedForwardConfig((8,)), config, 2)
+    assert metrics[-1].figures["entropy"] > 1.2  # of 2 log 2 = 1.39
 
 
 def test_the_noise_falls_over_the_whole_stage():
@@ -315,12 +310,12 @@ def test_a_world_that_shows_nan(tmp_path):
 
 def test_it_drives():
     config = dataclasses.replace(
-        CONFIG, num_envs=1, num_steps=250, num_iterations=2, num_minibatches=1, freeze_encoder=True
+        CONFIG, num_envs=1, num_steps=250, num_iterations=2, num_minibatches=1
     )
-    world = CarRacing().for_training()
+    world = CarRacingRoad().for_training()
 
     def draw(key):
-        return AttentionAgentConfig().build(world.observation_spec, world.actions, key)
+        return FeedForwardConfig((8,)).build(world.observation_spec, world.actions, key)
 
     trainer = config.build(context(draw, DeviceEngine(world)))
     end, metrics = trainer.step(trainer.init(jax.random.key(0)))
