@@ -282,6 +282,18 @@ def test_an_edited_recipe_is_not_resumed(setting, value, sentence, whole, tmp_pa
     assert sentence in str(caught.value)
 
 
+def test_a_run_whose_recipe_got_another_stage_says_so_in_a_sentence(whole, tmp_path):
+    shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+    recipe = json.loads((tmp_path / "recipe.json").read_text())
+    recipe["stages"].append(recipe["stages"][0] | {"name": "more"})
+    (tmp_path / "recipe.json").write_text(json.dumps(recipe))
+    with pytest.raises(RunError) as caught:
+        recipes.resume(tmp_path, quiet=True)
+    said = str(caught.value).replace(str(tmp_path), "")
+    assert """with 'stages[1]' nothing, but recipe.json says {"kind": "Stage",""" in said
+    assert len(said) < 400
+
+
 def test_a_run_of_another_version_says_which(whole, tmp_path):
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
     recipe = json.loads((tmp_path / "recipe.json").read_text())

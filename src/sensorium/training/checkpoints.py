@@ -1,6 +1,7 @@
 """Checkpoints of a run: the whole state, so that a run resumes bit for bit."""
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from sensorium.serialisation import format_json, load_pytree, parse_json, read_h
 from sensorium.types import PyTree
 
 _NOTHING = object()  # in place of a setting that a recipe does not have
+_LONGEST = 60  # characters of a setting in a sentence
 LAST = "last.safetensors"
 BEST = "best.safetensors"
 
@@ -97,8 +99,8 @@ def _difference(one: Any, other: Any, name: str = "") -> tuple[str, str, str] | 
             if found := _difference(one.get(field, _NOTHING), other.get(field, _NOTHING), path):
                 return found
         return None
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        pairs = enumerate(zip(one, other, strict=True))
+    if isinstance(one, list) and isinstance(other, list):
+        pairs = enumerate(itertools.zip_longest(one, other, fillvalue=_NOTHING))
         each = (_difference(*pair, f"{name}[{place}]") for place, pair in pairs)
         return next((difference for difference in each if difference), None)
     if one == other and isinstance(one, bool) == isinstance(other, bool):
@@ -107,7 +109,11 @@ def _difference(one: Any, other: Any, name: str = "") -> tuple[str, str, str] | 
 
 
 def _written(setting: Any) -> str:
-    return "nothing" if setting is _NOTHING else format_json(setting)
+    """Write a setting for a sentence: the beginning of a long one."""
+    if setting is _NOTHING:
+        return "nothing"
+    text = format_json(setting)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
 
 
 def first_progress(trainer_state: PyTree, candidate: Policy) -> Progress:
