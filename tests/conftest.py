@@ -71,11 +71,12 @@ def _rows_on_one_device():
 
 @pytest.fixture
 def every_device(monkeypatch):
-    """Rows are shared out to all devices, as for users, which this returns."""
+    """Rows are shared out to all devices, as for users, which this returns.
+
+    For worlds that no other test has: what is compiled for a world is used again.
+    """
     monkeypatch.setattr("sensorium.rollout.sharding.usable_devices", jax.local_devices)
-    jax.clear_caches()  # of programs for one device
-    yield jax.local_devices()
-    jax.clear_caches()
+    return jax.local_devices()
 
 
 @pytest.fixture

@@ -125,6 +125,7 @@ SMALL = recipes.find("carracing-ppo").override(
         "perturbation": {"kind": "RandomConvolution"},
     }
 )
+RESTING = {"first_action": [0.0, 0.5, -1.0], "learning_rate": 0.0, "action_std": 0.0025}
 
 
 @pytest.fixture(scope="module")
@@ -137,10 +138,10 @@ def short_races():
 
 @pytest.fixture(scope="module")
 def run(short_races, tmp_path_factory):
-    """A convolutional agent of a few steps of PPO, behind NetRand's layer."""
+    """A convolutional agent of a few steps of PPO behind NetRand's layer, in which it learns nothing."""
     pytest.importorskip("stable_baselines3", reason="the extra `experts` is not installed")
     directory = tmp_path_factory.mktemp("runs") / "ppo"
-    zoo.train(SMALL, directory, quiet=True)
+    zoo.train(SMALL.override(RESTING), directory, quiet=True)
     return directory
 
 
@@ -164,10 +165,8 @@ def test_the_agent_of_ours_is_the_model_of_theirs():
         sb3.to_policy(model, SMALL.policy, (84, 84, 3), 3)
 
 
-def test_an_untrained_agent_rests_as_it_is_told(run, tmp_path):
-    rests = {"first_action": [0.0, 0.5, -1.0], "learning_rate": 0.0, "action_std": 0.0025}
-    zoo.train(SMALL.override(rests), tmp_path / "run", quiet=True)
-    resting = zoo.load(tmp_path / "run").policy.layers[-1].bias
+def test_an_untrained_agent_rests_as_it_is_told(run):
+    resting = zoo.load(run).policy.layers[-1].bias
     np.testing.assert_allclose(resting, [0.0, 0.5, -1.0], atol=1e-6)
 
 

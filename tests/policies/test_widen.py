@@ -25,8 +25,8 @@ def _build(config, seed):
     return config.build(7, 2, jax.random.key(seed))
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 5), st.sampled_from([1, 2, 3]), st.booleans(), st.integers(0, 2**31))
+@settings(max_examples=15)
+@given(st.sampled_from([0, 1, 4]), st.sampled_from([1, 2, 3]), st.booleans(), st.integers(0, 2**31))
 def test_a_grown_agent_acts_as_before(more, times, feedback, seed):
     config = dataclasses.replace(SMALL, code_feedback=feedback)
     larger = dataclasses.replace(

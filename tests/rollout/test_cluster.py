@@ -45,9 +45,7 @@ def cluster():
 
     node = dict(num_cpus=1, object_store_memory=80_000_000)
     cluster = Cluster(initialize_head=True, head_node_args=node | {"num_cpus": 0})
-    cluster.node = node
-    cluster.add_node(**node)
-    cluster.add_node(**node)
+    cluster.nodes = [cluster.add_node(**node), cluster.add_node(**node)]
     yield cluster
     cluster.shutdown()
     with warnings.catch_warnings():  # of processes and sockets that Ray leaves to the collector
@@ -89,8 +87,20 @@ def test_worlds_on_the_device_too(cluster):
         engine.close()
 
 
+def test_what_a_task_raises_is_the_same_sentence_as_here(cluster):
+    world = make_world("gym:tests.host_worlds:Raising-v0")
+    engine = open_engine(world, EngineConfig("ray", cluster.address))
+    try:
+        with pytest.raises(
+            WorldError, match="Raising-v0 step 3: it raised ValueError: the left knee"
+        ):
+            engine.returns(population(world, 2), jax.random.split(jax.random.key(0), 2))
+    finally:
+        engine.close()
+
+
 def test_a_node_that_is_killed_in_mid_generation_changes_nothing(cluster, tmp_path, monkeypatch):
-    doomed = cluster.add_node(**cluster.node)
+    doomed = cluster.nodes.pop()
     world, keys = make_world(WALK, Shuffle()), jax.random.split(jax.random.key(0), 32)
     policies = population(world, 24)
     engine = open_engine(world, EngineConfig("ray", cluster.address))
@@ -109,18 +119,6 @@ def test_a_node_that_is_killed_in_mid_generation_changes_nothing(cluster, tmp_pa
         disturbed = engine.returns(policies, keys)
         assert killed
         assert np.array_equal(undisturbed, disturbed)
-    finally:
-        engine.close()
-
-
-def test_what_a_task_raises_is_the_same_sentence_as_here(cluster):
-    world = make_world("gym:tests.host_worlds:Raising-v0")
-    engine = open_engine(world, EngineConfig("ray", cluster.address))
-    try:
-        with pytest.raises(
-            WorldError, match="Raising-v0 step 3: it raised ValueError: the left knee"
-        ):
-            engine.returns(population(world, 2), jax.random.split(jax.random.key(0), 2))
     finally:
         engine.close()
 

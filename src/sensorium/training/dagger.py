@@ -166,9 +166,8 @@ class Dagger(Trainer):
         self.world: World = context.engine.world
         self.compiled_for = config, self.world, context.generations
         self.expert, self._advisor = expert, advisor
-        self._weights = np.array(
-            config.action_weights or [1.0] * self.world.num_actions, np.float32
-        )
+        equal = (1.0,) * self.world.num_actions
+        self._weights = np.array(config.action_weights or equal, np.float32)
         self._parts = max(config.num_rounds, 1)  # of a generation, each with its batches
         batches = context.generations * self._parts * config.num_batches
         updates = batches * (config.num_steps // config.window)
