@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -65,6 +66,23 @@ def test_an_agent_acts_with_any_number_of_sensors():
         action, _ = agent(np.zeros(sensors), agent.initial_carry(sensors))
         assert action.shape == (1,)
         assert bool(jax.numpy.isfinite(action).all())
+
+
+@pytest.mark.parametrize("other", ["folder", "file", "run"])
+def test_only_a_run_comes_before_the_zoo(other, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name = "cartpole-pi"
+    if other == "file":
+        Path(name).write_text("notes")
+    else:
+        Path(name).mkdir()
+        (Path(name) / "notes").touch()
+    if other == "run":
+        mine = dataclasses.replace(zoo.load("cartpole-fnn").recipe, name="mine")
+        zoo.Agent(mine.draw_policy(jax.random.key(0)), mine, {}).save(
+            Path(name) / "best.safetensors"
+        )
+    assert zoo.load(name).name == ("mine" if other == "run" else name)
 
 
 def test_names_that_are_not_there(tmp_path, monkeypatch):

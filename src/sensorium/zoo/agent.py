@@ -104,28 +104,28 @@ def read_card(source: Path | str) -> dict[str, Any]:
 
 def _find(source: Path | str) -> Path:
     """Find the file of an agent."""
-    path = Path(source)
+    path, shipped = Path(source), zoo_directory() / f"{source}.safetensors"
     if not str(source).strip():
         raise UnknownNameError(
             "No agent was named: name one of the zoo (`sensorium zoo` lists them), a run directory or "
             "a file."
         )
-    if os.path.isdir(path):
-        if not (path / BEST).exists():
-            if not RunDirectory.exists(path):
-                raise AgentFileError(f"{path} is a folder, but no run directory.")
-            raise AgentFileError(f"{path} has no {BEST} yet: no test has been made in that run.")
+    if os.path.isfile(path / BEST):
         return path / BEST
+    if RunDirectory.exists(path):
+        raise AgentFileError(f"{path} has no {BEST} yet: no test has been made in that run.")
+    # A run comes before an agent of the zoo, which comes before any other folder or file of its name
+    if len(path.parts) == 1 and os.path.isfile(shipped):
+        return shipped
+    if os.path.isdir(path):
+        raise AgentFileError(f"{path} is a folder, but no run directory.")
     if os.path.isfile(path) or path.suffix or len(path.parts) > 1:
         return path
-    shipped = zoo_directory() / f"{source}.safetensors"
-    if not os.path.isfile(shipped):
-        if not names():
-            raise UnknownNameError(
-                f"There is no agent {str(source)!r}: the zoo, {zoo_directory()}, holds none at all."
-            )
-        raise did_you_mean("agent", str(source), names())
-    return shipped
+    if not names():
+        raise UnknownNameError(
+            f"There is no agent {str(source)!r}: the zoo, {zoo_directory()}, holds none at all."
+        )
+    raise did_you_mean("agent", str(source), names())
 
 
 def _agent_header(path: Path) -> dict[str, Any]:
