@@ -166,16 +166,14 @@ def side_by_side(world, chosen):
 
 
 def times(card):
-    """What all stages and starts took, and experts apart; more than that if a start is unknown."""
-    stages = [*stages_of(card)]
-    unknown = any("training_seconds" not in stage["start"] for stage in stages if "start" in stage)
+    """What all stages and starts took, and experts apart."""
     experts = {
         stage["expert"]["name"]: stage["expert"]["training_seconds"]
-        for stage in stages
+        for stage in stages_of(card)
         if "expert" in stage
     }
     apart = f"{sum(experts.values()) / 60:.0f} min" if experts else "-"
-    return f"{'>' if unknown else ''}{card['training_seconds'] / 60:.0f} min", apart
+    return f"{card['training_seconds'] / 60:.0f} min", apart
 
 
 def stages_of(card):
@@ -259,17 +257,6 @@ def in_front_of_images():
         for name, agent in names.items()
     ]
     return measured(scores, columns, labels, papers)
-
-
-def one_in_front_of_images():
-    """The agent that learned in front of backgrounds, over 100 episodes, and the paper's."""
-    perturbation = {"none": "shuffled"} | {
-        name: f"background {file} + shuffled" for file, name in IMAGES.items()
-    }
-    ours = {each["perturbation"]: score(each) for each in results("carracing_backgrounds")}
-    paper = AN_5["carracing-pi"]
-    rows = [[name, ours[each], str(paper[each])] for name, each in perturbation.items()]
-    return markdown(["image", "ours", "paper"], rows)
 
 
 def reshuffled_races():
@@ -376,7 +363,6 @@ TABLES = [
     (DOCS / "results.md", "nla-table-3", forms_of_attention, ("ant",)),
     (DOCS / "results.md", "nla-table-4", forms_of_attention, ("carracing",)),
     (DOCS / "worlds.md", "racing-authors", logged, ("racing",)),
-    (DOCS / "car_racing.md", "backgrounds", one_in_front_of_images, ()),
     (DOCS / "car_racing.md", "table-5", in_front_of_images, ()),
     (DOCS / "car_racing.md", "table-6-racing", reshuffled_races, ()),
     (DOCS / "papers/attention_agent.md", "aa-tables", modified_races, ()),

@@ -167,6 +167,9 @@ _BACKGROUNDS = NLA.last.changed(
     perturbation=compose(OneOf((Identity(), RandomBackground(), RandomBackground())), HideRows()),
     test_episodes=64,
 )
+_SETTLE = _BACKGROUNDS.changed(
+    name="settle", start="", beta_generations=1, learning_rate=5e-4, ema_decay=0.995
+)
 # With nonlinear keys: in the same time the loss falls further (docs/experiments.md)
 PI_BACKGROUNDS = dataclasses.replace(
     NLA,
@@ -176,9 +179,8 @@ PI_BACKGROUNDS = dataclasses.replace(
         _BACKGROUNDS,
         # Acting alone it meets what it would do wrong
         _BACKGROUNDS.changed(name="alone", start="", beta_generations=1, generations=90),
-        _BACKGROUNDS.changed(
-            name="settle", start="", beta_generations=1, learning_rate=5e-4, ema_decay=0.995
-        ),
+        _SETTLE,
+        _SETTLE.changed(name="settle-again", test_every=15),
     ),
 )
 
