@@ -69,3 +69,11 @@ def bold_expert(features, actions):
 def flat(tree):
     """All of its arrays as one vector."""
     return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def assert_encoder_is_frozen(encoder, start, end):
+    """Weights and their average are the same bits in the encoder, and others behind it."""
+    for name in ("model", "average"):
+        old, new = (getattr(state.learner, name).policy for state in (start, end))
+        np.testing.assert_array_equal(flat(getattr(new, encoder)), flat(getattr(old, encoder)))
+        assert not np.allclose(flat(new.lstm), flat(old.lstm))

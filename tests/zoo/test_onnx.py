@@ -93,7 +93,7 @@ def test_every_kind_of_policy_acts_the_same_for_a_hundred_steps(name, tmp_path, 
     written = to_onnx.export_policy(policy, spec, tmp_path / "agent.onnx")
     assert written.any_number == any_number
     session = open_file(tmp_path / "agent.onnx")
-    others = [with_num_sensors(spec, count) for count in (1, 17)] if any_number else []
+    others = [with_num_sensors(spec, count) for count in (1, 3, 17)] if any_number else []
     for size in (spec, *others):
         # Other steps than those of the check at export
         assert to_onnx.difference_from(session, policy, size, 120) <= 1
