@@ -108,7 +108,7 @@ def test_bench_prints_json(tmp_path):
         (("train", "cartpole-pi", "--set", "generations"), "form name=value, got 'generations'"),
         (("train", "cartpole-pi", "--set", "generations=many"), "must be a whole number"),
         (("train", "cartpole-pi", "--expert", "cartpole-fnn"), "learns from no expert"),
-        (("train", "mine.json"), "mine.json is not a recipe in JSON"),
+        (("train", "mine.json"), "Could not read mine.json: No such file"),
         (("train", "no_module:MINE"), "'no_module' cannot be imported"),
         (("recipe", "cartpole-pie"), "did you mean 'cartpole-pi"),
         (("bench", "cartpol"), "did you mean 'cartpole'"),

@@ -357,8 +357,6 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "bench": with_json(bench),
     "zoo": with_json(zoo),
 }
-for _command in COMMANDS.values():  # `main` reads that flag before all other arguments
-    _command.__doc__ = str(_command.__doc__).replace("Args:", f"{_PLUGINS}\n\n    Args:", 1)
 
 
 def main() -> None:
@@ -370,6 +368,7 @@ def main() -> None:
         with whole_output():
             with reserved_output():  # a plugin may print too
                 arguments = import_plugins(sys.argv[1:])
+            _mention_plugins(arguments)
             tyro.extras.subcommand_cli_from_dict(
                 COMMANDS, prog="sensorium", description=about, args=arguments, config=_CONFIG
             )
@@ -386,6 +385,13 @@ def main() -> None:
             raise
         say(sentence)
         sys.exit(2)
+
+
+def _mention_plugins(arguments: list[str]) -> None:
+    """Say in the help of the command that is asked for what `main` reads before all other arguments."""
+    command = COMMANDS.get(arguments[0]) if arguments else None
+    if command is not None and _PLUGINS not in str(command.__doc__):
+        command.__doc__ = str(command.__doc__).replace("Args:", f"{_PLUGINS}\n\n    Args:", 1)
 
 
 def check_arguments(arguments: list[str]) -> None:

@@ -69,7 +69,9 @@ def find(source: str) -> Recipe:
 def _read_file(path: Path) -> Recipe:
     try:
         return Recipe.from_json(json.loads(path.read_bytes()))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise ConfigError(f"Could not read {path}: {error.strerror or error}.") from error
+    except (ValueError, RecursionError) as error:
         if isinstance(error, SensoriumError):
             raise
         raise ConfigError(f"{path} is not a recipe in JSON: {error}.") from error
