@@ -60,10 +60,6 @@ def test_result_files_have_what_is_published_beside_ours(name, rows):
         assert row["paper"] == str(rows.get(row["agent"], {}).get(row["perturbation"], "-"))
 
 
-# These were trained again since, and are owed their scores
-OWED = {("nla-table-4", "carracing-pi"), ("nla-table-4", "carracing-nla")}
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -74,10 +70,7 @@ OWED = {("nla-table-4", "carracing-pi"), ("nla-table-4", "carracing-nla")}
 def test_results_are_those_of_the_agents_that_are_shipped(name):
     rows = json.loads((ROOT / "benchmarks/results" / f"{name}.json").read_text())
     weights = {(row["agent"], row.get("weights")) for row in rows if row["agent"] in zoo.names()}
-    assert weights == {
-        (agent, None if (name, agent) in OWED else fingerprint(zoo.load(agent).policy))
-        for agent, _ in weights
-    }
+    assert weights == {(agent, fingerprint(zoo.load(agent).policy)) for agent, _ in weights}
 
 
 def test_tree_is_the_disk():
