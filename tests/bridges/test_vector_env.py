@@ -67,6 +67,16 @@ def test_a_worker_that_dies_is_replaced_and_its_environments_are_named(pool):
     assert np.array_equal(observations[::2], fresh[::2])
 
 
+def test_workers_end_quietly_when_their_parent_is_gone(pool):
+    for worker in pool._workers:
+        worker.send(("reset", []))
+        assert worker._connection.poll(60)
+        worker._connection.close()  # with an answer that nobody reads, as of a parent that was killed
+        worker._process.join(60)
+        assert worker._process.exitcode == 0
+        worker.start()
+
+
 @pytest.mark.parametrize("pool", [("Hanging", 2, 2, 0.5)], indirect=True)
 def test_a_worker_that_hangs_is_replaced(pool):
     pool.reset(seed=0)

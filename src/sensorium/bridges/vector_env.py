@@ -378,7 +378,7 @@ def _serve(connection: Connection, opener: OpenEnv, share: np.ndarray, blocks: A
                 connection.send(failure)
             except Exception as error:
                 connection.send(WorldError(f"A worker failed: {described(error)}"))
-    except (EOFError, BrokenPipeError):
+    except (EOFError, ConnectionError):
         sys.exit()  # the parent is gone
 
 
