@@ -2,19 +2,17 @@
 
 python benchmarks/convert.py --out converted CartPole-v1 --seeds 0 1 2
 
-Trains experts (`benchmarks/experts.py`), converts each, and prints a table of the comparisons. What is in
-`--out` or in `--json-file` already is not trained again, and a conversion that was interrupted goes on, so
-that the whole table can be made in parts.
+Trains experts (`benchmarks/experts.py`), converts each, and keeps the comparisons, of which `python -m
+tests.tables` makes the table in docs/convert.md. What is in `--out` or in the file of rows already is not
+trained again, and a conversion that was interrupted goes on, so that the whole table can be made in parts.
 """
 
 import argparse
 import itertools
 import json
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from rich.console import Console
 
 import experts
 from sensorium.recipes.twin import Size
@@ -22,13 +20,14 @@ from sensorium.serialisation import write_json
 from sensorium.zoo.conversion import run
 from students import FrameStackConfig, RecurrentConfig
 
+RESULTS = Path(__file__).parent / "results/convert.json"
 MINUTES = {
     "CartPole-v1": 15,
     "Acrobot-v1": 15,
     "Pendulum-v1": 15,
     "MountainCarContinuous-v0": 15,
     "LunarLander-v3": 15,
-    "LunarLanderContinuous-v3": 60,
+    "LunarLanderContinuous-v3": 15,
     "BipedalWalker-v3": 60,
     "Reacher-v5": 60,
     "Hopper-v5": 60,
@@ -45,7 +44,7 @@ STUDENTS: dict[str, Size | FrameStackConfig | RecurrentConfig] = {
 
 
 def main() -> None:
-    """Convert what is asked for, and print the table."""
+    """Convert what is asked for, and keep a row of each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("envs", nargs="*", default=list(MINUTES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
@@ -55,11 +54,14 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=100)
     parser.add_argument("--machine", default="", help="what the time was measured on")
     parser.add_argument(
-        "--json-file", type=Path, help="where rows are kept: those in it are not made again"
+        "--json-file",
+        type=Path,
+        default=RESULTS,
+        help="where rows are kept, one of each conversion",
     )
     arguments = parser.parse_args()
     kept = arguments.json_file
-    rows = json.loads(kept.read_text()) if kept and kept.exists() else []
+    rows = json.loads(kept.read_text()) if kept.exists() else []
     done = {(row["env"], row["seed"], row["student"]) for row in rows}
     for env, seed, student in itertools.product(
         arguments.envs, arguments.seeds, arguments.students
@@ -75,9 +77,7 @@ def main() -> None:
         facts = {"student": student, "seed": seed, "machine": arguments.machine}
         facts["expert_training"] = json.loads(model.with_name("facts.json").read_text())
         rows.append(facts | json.loads(found.read_text()))
-        if kept:
-            write_json(kept, rows)
-    print(table(rows))
+        write_json(kept, rows)
 
 
 def convert(
@@ -87,7 +87,7 @@ def convert(
     config = STUDENTS[student]
     # The others have no features of single sensors
     settings = () if isinstance(config, str) else ("sensor_id_coef=0",)
-    run(
+    comparison = run(
         str(model),
         f"gym:{env}",
         run_dir=directory,
@@ -97,45 +97,7 @@ def convert(
         seed=seed,
         episodes=episodes,
     )
-
-
-def table(rows: Iterable[dict[str, Any]]) -> str:
-    """Make a Markdown table: an environment and student a row, means over seeds."""
-    grouped: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        grouped.setdefault((row["env"].removeprefix("gym:"), row["student"]), []).append(row)
-    names = list(next(iter(grouped.values()))[0]["twin"])
-    lines = [
-        "| environment | student | random | expert, plain | expert, shuffled | "
-        + " | ".join(names)
-        + " | share, shuffled | min |",
-        "|---|---|" + "--:|" * (len(names) + 5),
-    ]
-    for (env, student), seeds in grouped.items():
-        by_name = [
-            _spread(each["twin"].get(name, {}).get("mean") for each in seeds) for name in names
-        ]
-        cells = [
-            _spread(each["random"] for each in seeds),
-            *(
-                _spread(each["expert"][name]["mean"] for each in seeds)
-                for name in ("plain", "shuffled")
-            ),
-            *by_name,
-            _spread((100 * each["twin"]["shuffled"]["share"] for each in seeds), "%"),
-            _spread(each["seconds"] / 60 for each in seeds),
-        ]
-        lines.append(f"| {env} | {student} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _spread(values: Iterable[float | None], unit: str = "") -> str:
-    """Write the mean over seeds, and the smallest and largest if there are several."""
-    known = [value for value in values if value is not None]
-    if not known:
-        return "-"
-    mean = f"{np.mean(known):.4g}{unit}"
-    return mean if len(known) == 1 else f"{mean} ({min(known):.4g} to {max(known):.4g})"
+    Console().print(comparison.table())
 
 
 if __name__ == "__main__":

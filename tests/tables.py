@@ -20,6 +20,7 @@ from sensorium.reproduce.counterparts import (
     beside,
 )
 from sensorium.reproduce.published import Score
+from sensorium.terminal import significant
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -324,6 +325,53 @@ def logged(world):
     return markdown(["weights", "world", "sensors", "here", "logged"], rows, left=3)
 
 
+def converted():
+    """Twins and other students of the same experts, means over seeds; the shares are of their returns."""
+    grouped = {}
+    for row in results("convert"):
+        grouped.setdefault((row["env"].removeprefix("gym:"), row["student"]), []).append(row)
+    by_env = sorted(grouped.items(), key=lambda item: [env for env, _ in grouped].index(item[0][0]))
+    rows, shares = (
+        [],
+        {
+            "shuffled": "shuffled",
+            "doubled + shuffled": "doubled",
+            "+5 noise channels + shuffled": "+5 noise",
+            "1 dropped + shuffled": "1 dropped",
+            "reshuffled in mid-episode": "in mid-episode",
+        },
+    )
+    for (env, student), seeds in by_env:
+        scores = [
+            [row["random"] for row in seeds],
+            [row["expert"]["plain"]["mean"] for row in seeds],
+            [row["expert"]["shuffled"]["mean"] for row in seeds],
+            [row["twin"]["shuffled"]["mean"] for row in seeds],
+        ]
+        parts = [
+            [row["twin"][name]["share"] for row in seeds if name in row["twin"]] for name in shares
+        ]
+        rows.append(
+            [
+                env,
+                student,
+                *(f"{significant(sum(each) / len(each), 3):g}" for each in scores),
+                *(f"{sum(each) / len(each):.0%}" if each else "-" for each in parts),
+                f"{sum(row['seconds'] for row in seeds) / len(seeds) / 60:.1f}",
+                str(len(seeds)),
+            ]
+        )
+    headings = [
+        "environment",
+        "student",
+        "random",
+        "expert",
+        "expert, shuffled",
+        "student, shuffled",
+    ]
+    return markdown([*headings, *shares.values(), "min", "seeds"], rows, left=2)
+
+
 def as_printed(*tables):
     """What papers print, a table below the other."""
     parts = []
@@ -362,6 +410,7 @@ TABLES = [
     (DOCS / "results.md", "ant-authors", logged, ("ant",)),
     (DOCS / "results.md", "nla-table-3", forms_of_attention, ("ant",)),
     (DOCS / "results.md", "nla-table-4", forms_of_attention, ("carracing",)),
+    (DOCS / "convert.md", "convert", converted, ()),
     (DOCS / "worlds.md", "racing-authors", logged, ("racing",)),
     (DOCS / "car_racing.md", "table-5", in_front_of_images, ()),
     (DOCS / "car_racing.md", "table-6-racing", reshuffled_races, ()),

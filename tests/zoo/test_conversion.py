@@ -12,6 +12,7 @@ import sensorium
 from sensorium import recipes, zoo
 from sensorium.errors import ConfigError, RunError, UnknownNameError
 from sensorium.flags import seconds_of
+from sensorium.perturbations import Reshuffle
 from sensorium.recipes.twin import Measured, name_of_twin, twin
 from sensorium.rollout import make_world
 from sensorium.rollout.host import Transcript
@@ -186,6 +187,10 @@ def test_sizes_are_derived_from_the_world():
         assert trainer.num_steps <= world.max_steps
         assert trainer.num_steps % trainer.window == 0
         assert recipe.from_json(recipe.to_json()) == recipe
+        # Where episodes are short there are more of them
+        assert trainer.num_envs == 128 or trainer.num_envs * trainer.rollout_steps >= 6_300
+        measured = twin(env, world, Measured("model.zip", mean_length=30)).stages[0]
+        assert Reshuffle(10) in measured.perturbation.parts
     assert name_of_twin("gym:ALE/Pong-v5") == "ALE-Pong-v5-twin"
     then = twin(env, world, Measured("model.zip"), then_ppo=True, student="wide")
     assert [stage.name for stage in then.stages] == ["clone", "ppo"]

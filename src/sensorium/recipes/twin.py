@@ -40,7 +40,7 @@ Size = Literal["standard", "wide"]
 
 _STANDARD = AttentionNeuronConfig(
     num_queries=32,
-    hidden_size=16,
+    hidden_size=32,
     bias=True,
     scale=True,
     controller_sizes=(64,),
@@ -50,7 +50,7 @@ _STANDARD = AttentionNeuronConfig(
 STUDENTS: dict[Size, AttentionNeuronConfig] = {
     "standard": _STANDARD,
     "wide": dataclasses.replace(
-        _STANDARD, num_queries=64, hidden_size=32, position_size=16, controller_sizes=(128,)
+        _STANDARD, num_queries=64, hidden_size=64, position_size=16, controller_sizes=(128,)
     ),
 }
 
@@ -70,6 +70,8 @@ STUDENTS_OF_IMAGES: dict[Size, VisionAttentionNeuronConfig] = {
 _WINDOW = 50
 _HARMLESS: tuple[Perturbation, ...] = (Shuffle(), compose(NoiseChannels(5), Shuffle()))
 _UPDATES = 640  # of a generation
+_NEW_STEPS = 6_400  # of a generation at least, where episodes are short
+_MOST_ENVS = 128
 _LONGEST = 1_000  # steps of a sequence
 _PATCH_SIZES = (6, 7, 8, 5, 4, 10, 3)  # pixels, the best first
 
@@ -86,6 +88,8 @@ class Measured:
     """About how large its sensors' readings are; 0 to leave them as they are."""
     stop_at: float | None = None
     """Mean return in tests at which a student is as good."""
+    mean_length: int = 0
+    """Steps of its episodes."""
     longest: int = 0
     """Steps of its longest episode; where an environment sets no limit, students have twice as many."""
 
@@ -124,7 +128,7 @@ def twin(
     if expert.longest and not world.has_time_limit:
         max_steps = min(max_steps, 2 * expert.longest)
     trainer = _of_images() if is_image(spec) else _of_sensors(spec, max_steps)
-    learnt, tested = _rewirings(spec, max_steps)
+    learnt, tested = _rewirings(spec, expert.mean_length or max_steps)
     clone = Stage(
         "clone",
         trainer,
@@ -205,15 +209,16 @@ def _of_sensors(spec: ObservationSpec, max_steps: int) -> DaggerConfig:
     window = min(_WINDOW, max_steps)
     num_steps = min(max_steps, _LONGEST) // window * window
     return DaggerConfig(
-        num_envs=16,
+        num_envs=min(max(_NEW_STEPS // max_steps, 16), _MOST_ENVS),
         rollout_steps=max_steps,
         demonstration_rounds=4,
         num_batches=max(_UPDATES * window // num_steps, 1),
         batch_size=16,
         num_steps=num_steps,
         window=window,
-        learning_rate=3e-3,
+        learning_rate=5e-3,
         sensor_id_coef=0.3 * isinstance(spec, int),
+        ema_decay=0.99,
     )
 
 
@@ -234,14 +239,16 @@ def _of_images() -> DaggerConfig:
     )
 
 
-def _rewirings(spec: ObservationSpec, max_steps: int) -> tuple[Perturbation, Perturbation | None]:
-    """Return what a twin is trained and tested under; of one or two sensors, none is dropped.
+def _rewirings(spec: ObservationSpec, length: int) -> tuple[Perturbation, Perturbation | None]:
+    """Return what a twin is trained and tested under in episodes of about so many steps.
+
+    Of one or two sensors, none is dropped.
 
     Agents of images have no memory of single patches: one order stands for all.
     """
     if is_image(spec):
         return Identity(), None
-    midway = Reshuffle(max(max_steps // 4, 1))
+    midway = Reshuffle(max(length // 3, 1))
     count = shape_of(spec)[0]
     missing = (compose(Drop(1), Shuffle()),) if count > 2 else ()
     # Three times as many entities as here may come later; scalar sensors are what they are

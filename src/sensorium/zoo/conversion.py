@@ -201,14 +201,15 @@ def _measured(
 ) -> Measured:
     """Measure the expert in the tests of its student, plain and shuffled."""
     spec = engine.world.raw_observation_spec
-    keys, unit, longest = keys_of_tests(seed, num_tests(spec)), 0.0, 0
+    keys, unit = keys_of_tests(seed, num_tests(spec)), 0.0
+    mean_length = longest = 0
     with console.status("measuring the expert"):
         if is_image(spec):
             returns = _play(engine, make_actor, keys).total
         else:
             played = engine.transcribe(lambda: make_actor(keys), seeds_of(keys))
             returns, unit = played.rewards.sum(axis=1), _unit(played)
-            longest = int(played.lengths.max())
+            mean_length, longest = round(played.lengths.mean()), int(played.lengths.max())
             _warn_of_likeness(console, played, engine.world)
         rewired = _play(engine, make_actor, keys, shuffled(spec)).total
         anything = _at_random(engine, keys, seed).total
@@ -218,7 +219,7 @@ def _measured(
         f"({len(returns)} episodes)"
     )
     stop_at = least + AS_GOOD * (mean - least)
-    return Measured(source, vecnormalize, unit, stop_at, longest)
+    return Measured(source, vecnormalize, unit, stop_at, mean_length, longest)
 
 
 def _warn_of_likeness(console: Console, played: Transcript, world: HostWorld) -> None:
