@@ -191,6 +191,8 @@ def test_sizes_are_derived_from_the_world():
         assert trainer.num_envs == 128 or trainer.num_envs * trainer.rollout_steps >= 6_300
         measured = twin(env, world, Measured("model.zip", mean_length=30)).stages[0]
         assert Reshuffle(10) in measured.perturbation.parts
+        slow = twin(env, world, Measured("model.zip", steps_per_second=30.0)).stages[0].trainer
+        assert slow.num_envs == 16
     assert name_of_twin("gym:ALE/Pong-v5") == "ALE-Pong-v5-twin"
     then = twin(env, world, Measured("model.zip"), then_ppo=True, student="wide")
     assert [stage.name for stage in then.stages] == ["clone", "ppo"]

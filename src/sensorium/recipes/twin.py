@@ -4,6 +4,7 @@ Sizes and lengths are derived from the world; docs/convert.md lists what was tri
 """
 
 import dataclasses
+import math
 import re
 from typing import Literal
 
@@ -70,8 +71,10 @@ STUDENTS_OF_IMAGES: dict[Size, VisionAttentionNeuronConfig] = {
 _WINDOW = 50
 _HARMLESS: tuple[Perturbation, ...] = (Shuffle(), compose(NoiseChannels(5), Shuffle()))
 _UPDATES = 640  # of a generation
-_NEW_STEPS = 6_400  # of a generation at least, where episodes are short
-_MOST_ENVS = 128
+# Of a generation, where episodes are short and quick
+_NEW_STEPS = 6_400
+_NEW_SECONDS = 10
+_FEWEST_ENVS, _MOST_ENVS = 16, 128
 _LONGEST = 1_000  # steps of a sequence
 _PATCH_SIZES = (6, 7, 8, 5, 4, 10, 3)  # pixels, the best first
 
@@ -92,6 +95,8 @@ class Measured:
     """Steps of its episodes."""
     longest: int = 0
     """Steps of its longest episode; where an environment sets no limit, students have twice as many."""
+    steps_per_second: float = math.inf
+    """That it took, in all episodes together."""
 
 
 def twin(
@@ -127,7 +132,7 @@ def twin(
     max_steps = world.max_steps
     if expert.longest and not world.has_time_limit:
         max_steps = min(max_steps, 2 * expert.longest)
-    trainer = _of_images() if is_image(spec) else _of_sensors(spec, max_steps)
+    trainer = _of_images() if is_image(spec) else _of_sensors(spec, max_steps, expert)
     learnt, tested = _rewirings(spec, expert.mean_length or max_steps)
     clone = Stage(
         "clone",
@@ -204,12 +209,13 @@ def _patch_size(spec: ObservationSpec) -> int:
     return sizes[0]
 
 
-def _of_sensors(spec: ObservationSpec, max_steps: int) -> DaggerConfig:
+def _of_sensors(spec: ObservationSpec, max_steps: int, expert: Measured) -> DaggerConfig:
     """Set up DAgger in episodes of at most so many steps; entities have no identity to predict."""
     window = min(_WINDOW, max_steps)
+    new_steps = min(_NEW_STEPS, _NEW_SECONDS * expert.steps_per_second)
     num_steps = min(max_steps, _LONGEST) // window * window
     return DaggerConfig(
-        num_envs=min(max(_NEW_STEPS // max_steps, 16), _MOST_ENVS),
+        num_envs=min(max(int(new_steps / max_steps), _FEWEST_ENVS), _MOST_ENVS),
         rollout_steps=max_steps,
         demonstration_rounds=4,
         num_batches=max(_UPDATES * window // num_steps, 1),

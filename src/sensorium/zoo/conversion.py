@@ -1,6 +1,8 @@
 """From any policy to its twin, whose sensors may come in any order: check, measure, train, compare."""
 
 import contextlib
+import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -202,12 +204,14 @@ def _measured(
     """Measure the expert in the tests of its student, plain and shuffled."""
     spec = engine.world.raw_observation_spec
     keys, unit = keys_of_tests(seed, num_tests(spec)), 0.0
-    mean_length = longest = 0
+    mean_length, longest, speed = 0, 0, math.inf
     with console.status("measuring the expert"):
         if is_image(spec):
             returns = _play(engine, make_actor, keys).total
         else:
+            started = time.perf_counter()
             played = engine.transcribe(lambda: make_actor(keys), seeds_of(keys))
+            speed = float(played.lengths.sum() / (time.perf_counter() - started))
             returns, unit = played.rewards.sum(axis=1), _unit(played)
             mean_length, longest = round(played.lengths.mean()), int(played.lengths.max())
             _warn_of_likeness(console, played, engine.world)
@@ -219,7 +223,7 @@ def _measured(
         f"({len(returns)} episodes)"
     )
     stop_at = least + AS_GOOD * (mean - least)
-    return Measured(source, vecnormalize, unit, stop_at, mean_length, longest)
+    return Measured(source, vecnormalize, unit, stop_at, mean_length, longest, speed)
 
 
 def _warn_of_likeness(console: Console, played: Transcript, world: HostWorld) -> None:
