@@ -330,18 +330,14 @@ def converted():
     grouped = {}
     for row in results("convert"):
         grouped.setdefault((row["env"].removeprefix("gym:"), row["student"]), []).append(row)
-    by_env = sorted(grouped.items(), key=lambda item: [env for env, _ in grouped].index(item[0][0]))
-    rows, shares = (
-        [],
-        {
-            "shuffled": "shuffled",
-            "doubled + shuffled": "doubled",
-            "+5 noise channels + shuffled": "+5 noise",
-            "1 dropped + shuffled": "1 dropped",
-            "reshuffled in mid-episode": "in mid-episode",
-        },
-    )
-    for (env, student), seeds in by_env:
+    shares = {
+        "shuffled": "share",
+        "+5 noise channels + shuffled": "+5 noise",
+        "1 dropped + shuffled": "1 dropped",
+        "reshuffled in mid-episode": "in mid-episode",
+    }
+    rows = []
+    for (env, student), seeds in sorted(grouped.items()):
         scores = [
             [row["random"] for row in seeds],
             [row["expert"]["plain"]["mean"] for row in seeds],
@@ -353,23 +349,15 @@ def converted():
         ]
         rows.append(
             [
-                env,
-                student,
+                env if student == "twin" else f"{env}, {student}",
                 *(f"{significant(sum(each) / len(each), 3):g}" for each in scores),
                 *(f"{sum(each) / len(each):.0%}" if each else "-" for each in parts),
                 f"{sum(row['seconds'] for row in seeds) / len(seeds) / 60:.1f}",
                 str(len(seeds)),
             ]
         )
-    headings = [
-        "environment",
-        "student",
-        "random",
-        "expert",
-        "expert, shuffled",
-        "student, shuffled",
-    ]
-    return markdown([*headings, *shares.values(), "min", "seeds"], rows, left=2)
+    headings = ["environment", "random", "expert", "shuffled", "twin", *shares.values()]
+    return markdown([*headings, "min", "seeds"], rows)
 
 
 def as_printed(*tables):
