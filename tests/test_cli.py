@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from sensorium import zoo
-from sensorium.cli import check_arguments, main
+from sensorium.cli import main
 from sensorium.errors import ConfigError
+from sensorium.flags import check_arguments
 from sensorium.recipes import find
 from sensorium.serialisation import save_pytree
 from sensorium.terminal import spell_out

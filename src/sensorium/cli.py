@@ -363,7 +363,7 @@ def main() -> None:
     """Run a command; a SensoriumError is one sentence on standard error and exit code 2."""
     spell_out()
     try:
-        check_arguments(sys.argv[1:])
+        flags.check_arguments(sys.argv[1:])
         about = f"Agents whose sensors are shuffled. {_PLUGINS}"
         with whole_output():
             with reserved_output():  # a plugin may print too
@@ -392,15 +392,3 @@ def _mention_plugins(arguments: list[str]) -> None:
     command = COMMANDS.get(arguments[0]) if arguments else None
     if command is not None and _PLUGINS not in str(command.__doc__):
         command.__doc__ = str(command.__doc__).replace("Args:", f"{_PLUGINS}\n\n    Args:", 1)
-
-
-def check_arguments(arguments: list[str]) -> None:
-    """ConfigError if one is empty, as of a variable that a script has not set: it would name nothing."""
-    for index, argument in enumerate(arguments):
-        flag, is_flag, value = argument.partition("=")
-        if argument and not (flag.startswith("--") and is_flag and not value):
-            continue
-        before = arguments[index - 1] if index else "sensorium"
-        raise ConfigError(
-            f"There is an empty argument after {flag or before!r}; say it or leave it out."
-        )

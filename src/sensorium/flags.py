@@ -120,3 +120,15 @@ def seconds_of(budget: str | None) -> float | None:
     if not 0 < seconds < float("inf"):
         raise ConfigError(f"--budget takes a length of time such as 90s, 5m or 1h, got {budget!r}.")
     return seconds
+
+
+def check_arguments(arguments: list[str]) -> None:
+    """ConfigError if one is empty, as of a variable that a script has not set: it would name nothing."""
+    for index, argument in enumerate(arguments):
+        flag, is_flag, value = argument.partition("=")
+        if argument and not (flag.startswith("--") and is_flag and not value):
+            continue
+        before = arguments[index - 1] if index else "sensorium"
+        raise ConfigError(
+            f"There is an empty argument after {flag or before!r}; say it or leave it out."
+        )
