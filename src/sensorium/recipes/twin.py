@@ -1,6 +1,6 @@
 """The recipe of a twin: an agent that imitates an expert, with its sensors in any order.
 
-Sizes and lengths are derived from the world; docs/convert.md lists what was tried.
+Sizes and lengths are derived from the world; docs/experiments.md lists what was tried.
 """
 
 import dataclasses
