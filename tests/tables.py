@@ -6,6 +6,7 @@
 import json
 import re
 from pathlib import Path
+from statistics import mean
 
 from sensorium.reproduce import published
 from sensorium.reproduce.counterparts import (
@@ -344,15 +345,16 @@ def converted():
             [row["expert"]["shuffled"]["mean"] for row in seeds],
             [row["twin"]["shuffled"]["mean"] for row in seeds],
         ]
+        minutes = mean(row["seconds"] for row in seeds) / 60
         parts = [
             [row["twin"][name]["share"] for row in seeds if name in row["twin"]] for name in shares
         ]
         rows.append(
             [
                 env if student == "twin" else f"{env}, {student}",
-                *(f"{significant(sum(each) / len(each), 3):g}" for each in scores),
-                *(f"{sum(each) / len(each):.0%}" if each else "-" for each in parts),
-                f"{sum(row['seconds'] for row in seeds) / len(seeds) / 60:.1f}",
+                *(f"{significant(mean(each), 3):g}" for each in scores),
+                *(f"{mean(each):.0%}" if each else "-" for each in parts),
+                f"{minutes:.1f}",
                 str(len(seeds)),
             ]
         )

@@ -1,7 +1,7 @@
 """From any policy to its twin, whose sensors may come in any order: check, measure, train, compare."""
 
 import contextlib
-import math
+import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -100,7 +100,7 @@ def run(
         then_ppo: Go on by PPO on the reward.
         budget: Seconds of training, at most.
         settings: Of the recipe, as of `sensorium.recipes.adapt`.
-        seed: Decides everything.
+        seed: Decides everything, but for how many episodes a slow environment gives in a generation.
         episodes: Of each score in the comparison.
         quiet: Print nothing.
 
@@ -203,17 +203,22 @@ def _measured(
 ) -> Measured:
     """Measure the expert in the tests of its student, plain and shuffled."""
     spec = engine.world.raw_observation_spec
-    keys, unit = keys_of_tests(seed, num_tests(spec)), 0.0
-    mean_length, longest, speed = 0, 0, math.inf
+    keys, measured = keys_of_tests(seed, num_tests(spec)), Measured(source, vecnormalize)
     with console.status("measuring the expert"):
         if is_image(spec):
             returns = _play(engine, make_actor, keys).total
         else:
             started = time.perf_counter()
             played = engine.transcribe(lambda: make_actor(keys), seeds_of(keys))
-            speed = float(played.lengths.sum() / (time.perf_counter() - started))
-            returns, unit = played.rewards.sum(axis=1), _unit(played)
-            mean_length, longest = round(played.lengths.mean()), int(played.lengths.max())
+            seconds, lengths = time.perf_counter() - started, played.lengths
+            measured = dataclasses.replace(
+                measured,
+                unit=_unit(played),
+                mean_length=round(lengths.mean()),
+                longest=int(lengths.max()),
+                steps_per_second=float(lengths.sum() / seconds),
+            )
+            returns = played.rewards.sum(axis=1)
             _warn_of_likeness(console, played, engine.world)
         rewired = _play(engine, make_actor, keys, shuffled(spec)).total
         anything = _at_random(engine, keys, seed).total
@@ -223,7 +228,7 @@ def _measured(
         f"({len(returns)} episodes)"
     )
     stop_at = least + AS_GOOD * (mean - least)
-    return Measured(source, vecnormalize, unit, stop_at, mean_length, longest, speed)
+    return dataclasses.replace(measured, stop_at=stop_at)
 
 
 def _warn_of_likeness(console: Console, played: Transcript, world: HostWorld) -> None:
