@@ -23,8 +23,8 @@ from tests.host_worlds import follow
 SCALES = "gym:tests.host_worlds:Scales-v0"
 FOLLOW = "tests.host_worlds:follow"
 SHORT = (
-    *("generations=12", "num_batches=30", "batch_size=32", "learning_rate=1e-2"),
-    *("test_episodes=8", "num_envs=8", "policy.num_queries=8"),
+    *("generations=12", "num_batches=30", "batch_size=16", "learning_rate=1e-2"),
+    *("test_episodes=8", "num_envs=8", "policy.num_queries=8", "policy.hidden_size=16"),
 )
 
 

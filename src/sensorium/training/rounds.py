@@ -135,6 +135,7 @@ class Buffer:
         return directory / f"round-{number:03d}.safetensors"
 
 
+@jax.jit
 def remembered(memory: PyTree, known: Bool[Any, " B"], blank: PyTree) -> PyTree:
     """Return the memories that are known, and blank ones for the others, on the last axis."""
 
