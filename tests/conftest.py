@@ -43,13 +43,10 @@ gc.set_threshold(200_000, 20, 100)
 
 @pytest.fixture(autouse=True, scope="module")
 def _forget_compiled_code():
-    """Free what was compiled, where it fills memory: the suite would need 6 GB a worker."""
+    """Free what was compiled, where it fills a quarter of the memory: the suite would need 6 GB a worker."""
     yield
     pages = Path("/proc/self/statm")
-    if (
-        not pages.exists()
-        or int(pages.read_text().split()[1]) * os.sysconf("SC_PAGESIZE") > 4 << 30
-    ):
+    if not pages.exists() or int(pages.read_text().split()[1]) > os.sysconf("SC_PHYS_PAGES") // 4:
         jax.clear_caches()
 
 

@@ -189,8 +189,9 @@ def test_sizes_are_derived_from_the_world():
         assert recipe.from_json(recipe.to_json()) == recipe
         # Where episodes are short there are more of them
         assert trainer.num_envs == 128 or trainer.num_envs * trainer.rollout_steps >= 6_300
-        measured = twin(env, world, Measured("model.zip", mean_length=30)).stages[0]
-        assert Reshuffle(10) in measured.perturbation.parts
+        measured = twin(env, world, Measured("model.zip", mean_length=18)).stages[0]
+        assert Reshuffle(6) in measured.perturbation.parts
+        assert measured.trainer.rollout_steps == world.max_steps
         slow = twin(env, world, Measured("model.zip", steps_per_second=30.0)).stages[0].trainer
         assert slow.num_envs == 16
     assert name_of_twin("gym:ALE/Pong-v5") == "ALE-Pong-v5-twin"
@@ -198,6 +199,16 @@ def test_sizes_are_derived_from_the_world():
     assert [stage.name for stage in then.stages] == ["clone", "ppo"]
     outline = jax.tree.leaves(then.outline())
     assert sum(leaf.size for leaf in outline) > 5000
+
+
+def test_rollouts_are_short_and_many_where_every_episode_lasts():
+    world = make_world("gym:CartPole-v1")  # of 500 steps
+    lasting = twin("gym:CartPole-v1", world, Measured("model.zip", mean_length=500)).stages[0]
+    ending = twin("gym:CartPole-v1", world, Measured("model.zip", mean_length=400)).stages[0]
+    assert (lasting.trainer.rollout_steps, ending.trainer.rollout_steps) == (200, 500)
+    # Of as many steps, and reshuffled within a rollout
+    assert lasting.trainer.num_envs == 40
+    assert Reshuffle(66) in lasting.perturbation.parts
 
 
 def test_episodes_of_a_world_without_a_time_limit_are_as_long_as_twice_the_experts():

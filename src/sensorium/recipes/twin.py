@@ -44,14 +44,14 @@ _STANDARD = AttentionNeuronConfig(
     hidden_size=32,
     bias=True,
     scale=True,
-    controller_sizes=(64,),
+    controller_sizes=(128, 128),
     code_feedback=True,
     with_change=True,
 )
 STUDENTS: dict[Size, AttentionNeuronConfig] = {
     "standard": _STANDARD,
     "wide": dataclasses.replace(
-        _STANDARD, num_queries=64, hidden_size=64, position_size=16, controller_sizes=(128,)
+        _STANDARD, num_queries=64, hidden_size=64, position_size=16, controller_sizes=(256, 256)
     ),
 }
 
@@ -69,13 +69,14 @@ STUDENTS_OF_IMAGES: dict[Size, VisionAttentionNeuronConfig] = {
 }
 
 _WINDOW = 50
+_SEQUENCE = 100  # steps of a sequence
+_BEGINNING = 200  # steps of a rollout where only the first steps of an episode are special
 _HARMLESS: tuple[Perturbation, ...] = (Shuffle(), compose(NoiseChannels(5), Shuffle()))
 _UPDATES = 640  # of a generation
 # Of a generation, where episodes are short and quick
 _NEW_STEPS = 6_400
 _NEW_SECONDS = 10
 _FEWEST_ENVS, _MOST_ENVS = 16, 128
-_LONGEST = 1_000  # steps of a sequence
 _PATCH_SIZES = (6, 7, 8, 5, 4, 10, 3)  # pixels, the best first
 
 
@@ -133,7 +134,8 @@ def twin(
     if expert.longest and not world.has_time_limit:
         max_steps = min(max_steps, 2 * expert.longest)
     trainer = _of_images() if is_image(spec) else _of_sensors(spec, max_steps, expert)
-    learnt, tested = _rewirings(spec, expert.mean_length or max_steps)
+    length = min(expert.mean_length or max_steps, _rollout_steps(max_steps, expert))
+    learnt, tested = _rewirings(spec, length)
     clone = Stage(
         "clone",
         trainer,
@@ -211,12 +213,14 @@ def _patch_size(spec: ObservationSpec) -> int:
 
 def _of_sensors(spec: ObservationSpec, max_steps: int, expert: Measured) -> DaggerConfig:
     """Set up DAgger in episodes of at most so many steps; entities have no identity to predict."""
-    window = min(_WINDOW, max_steps)
-    new_steps = min(_NEW_STEPS, _NEW_SECONDS * expert.steps_per_second)
-    num_steps = min(max_steps, _LONGEST) // window * window
+    steps = _rollout_steps(max_steps, expert)
+    window = min(_WINDOW, steps)
+    wanted = max(_NEW_STEPS, _FEWEST_ENVS * max_steps)
+    new_steps = min(wanted, _NEW_SECONDS * expert.steps_per_second)
+    num_steps = min(steps, _SEQUENCE) // window * window
     return DaggerConfig(
-        num_envs=min(max(int(new_steps / max_steps), _FEWEST_ENVS), _MOST_ENVS),
-        rollout_steps=max_steps,
+        num_envs=min(max(int(new_steps / steps), _FEWEST_ENVS), _MOST_ENVS),
+        rollout_steps=steps,
         demonstration_rounds=4,
         num_batches=max(_UPDATES * window // num_steps, 1),
         batch_size=16,
@@ -226,6 +230,15 @@ def _of_sensors(spec: ObservationSpec, max_steps: int, expert: Measured) -> Dagg
         sensor_id_coef=0.3 * isinstance(spec, int),
         ema_decay=0.99,
     )
+
+
+def _rollout_steps(max_steps: int, expert: Measured) -> int:
+    """Return the steps of a rollout.
+
+    A student does not know its sensors at the start of an episode. Where its expert always acts up to the
+    time limit, later steps are much alike, and many short rollouts teach more than few long ones.
+    """
+    return min(max_steps, _BEGINNING) if expert.mean_length >= max_steps else max_steps
 
 
 def _of_images() -> DaggerConfig:
