@@ -206,9 +206,10 @@ def test_rollouts_are_short_and_many_where_every_episode_lasts():
     lasting = twin("gym:CartPole-v1", world, Measured("model.zip", mean_length=500)).stages[0]
     ending = twin("gym:CartPole-v1", world, Measured("model.zip", mean_length=400)).stages[0]
     assert (lasting.trainer.rollout_steps, ending.trainer.rollout_steps) == (200, 500)
-    # Of as many steps, and reshuffled within a rollout
-    assert lasting.trainer.num_envs == 40
-    assert Reshuffle(66) in lasting.perturbation.parts
+    assert lasting.trainer.num_envs == 40  # of as many steps
+    for stage in (lasting, ending):  # a sequence has more than one order
+        assert Reshuffle(66) in stage.perturbation.parts
+        assert stage.trainer.num_steps == 100
 
 
 def test_episodes_of_a_world_without_a_time_limit_are_as_long_as_twice_the_experts():

@@ -70,6 +70,7 @@ STUDENTS_OF_IMAGES: dict[Size, VisionAttentionNeuronConfig] = {
 
 _WINDOW = 50
 _SEQUENCE = 100  # steps of a sequence
+_RESHUFFLE = 66  # at most so many steps of an order: all sequences have another after that
 _BEGINNING = 200  # steps of a rollout where only the first steps of an episode are special
 _HARMLESS: tuple[Perturbation, ...] = (Shuffle(), compose(NoiseChannels(5), Shuffle()))
 _UPDATES = 640  # of a generation
@@ -134,8 +135,7 @@ def twin(
     if expert.longest and not world.has_time_limit:
         max_steps = min(max_steps, 2 * expert.longest)
     trainer = _of_images() if is_image(spec) else _of_sensors(spec, max_steps, expert)
-    length = min(expert.mean_length or max_steps, _rollout_steps(max_steps, expert))
-    learnt, tested = _rewirings(spec, length)
+    learnt, tested = _rewirings(spec, expert.mean_length or max_steps)
     clone = Stage(
         "clone",
         trainer,
@@ -267,7 +267,7 @@ def _rewirings(spec: ObservationSpec, length: int) -> tuple[Perturbation, Pertur
     """
     if is_image(spec):
         return Identity(), None
-    midway = Reshuffle(max(length // 3, 1))
+    midway = Reshuffle(max(min(length // 3, _RESHUFFLE), 1))
     count = shape_of(spec)[0]
     missing = (compose(Drop(1), Shuffle()),) if count > 2 else ()
     # Three times as many entities as here may come later; scalar sensors are what they are
