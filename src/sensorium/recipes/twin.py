@@ -135,12 +135,12 @@ def twin(
     if expert.longest and not world.has_time_limit:
         max_steps = min(max_steps, 2 * expert.longest)
     trainer = _of_images() if is_image(spec) else _of_sensors(spec, max_steps, expert)
-    learnt, tested = _rewirings(spec, expert.mean_length or max_steps)
+    trained, tested = _rewirings(spec, expert.mean_length or max_steps)
     clone = Stage(
         "clone",
         trainer,
         generations=100,
-        perturbation=learnt,
+        perturbation=trained,
         test_perturbation=tested,
         expert=expert.source,
         vecnormalize=expert.vecnormalize,
