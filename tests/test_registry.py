@@ -1,5 +1,6 @@
 """Parts of somebody else's: registered, stored in recipes and found again, or named where they are not."""
 
+import abc
 import dataclasses
 import json
 import os
@@ -19,7 +20,7 @@ from sensorium.envs import WORLDS
 from sensorium.errors import ConfigError, MissingExtraError, UnknownNameError
 from sensorium.policies import to_vector
 from sensorium.recipes import Recipe, Stage
-from sensorium.registry import import_parts
+from sensorium.registry import Parts, import_parts, register_all
 from tests.foreign import foreign_parts as foreign
 from tests.probes import Stopped, stop_after
 
@@ -195,3 +196,25 @@ def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch):
     (tmp_path / "broken_parts.py").write_text("1 / 0")
     with pytest.raises(MissingExtraError, match="ZeroDivisionError"):
         import_parts("broken_parts")
+
+
+def test_a_folder_registers_the_parts_that_it_imports_and_nothing_else():
+    class Base(abc.ABC):
+        @abc.abstractmethod
+        def name(self): ...
+
+    @dataclasses.dataclass(frozen=True)
+    class One(Base):
+        def name(self):
+            return "one"
+
+    @dataclasses.dataclass(frozen=True)
+    class Wrapper(One):
+        """A part's wrapper."""
+
+    names = {"Base": Base, "One": One, "Wrapper": Wrapper, "number": 1, "Other": sensorium.Shuffle}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sensorium.registry._parts", {})
+        register_all(names, Base, but=(Wrapper,))
+        assert list(Parts(Base)) == ["One"]
+    assert "Perturbed" not in WORLDS

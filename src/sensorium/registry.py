@@ -14,6 +14,7 @@ are imported on request (`sensorium --plugin MODULE`). A file never imports a mo
 import dataclasses
 import functools
 import importlib
+import inspect
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -58,6 +59,19 @@ def register(part: Part) -> Part:
         )
     _parts[name] = part
     return part
+
+
+def register_all(names: Mapping[str, object], kind: type, but: tuple[type, ...] = ()) -> None:
+    """Register the parts of a kind among the names of a module: a folder lists its own by importing them.
+
+    Args:
+        names: The names of the module, `globals()`.
+        kind: The base class of the parts; abstract classes are none.
+        but: What is of the kind and no part.
+    """
+    for part in [value for value in names.values() if isinstance(value, type)]:
+        if issubclass(part, kind) and not inspect.isabstract(part) and part not in but:
+            register(part)
 
 
 def name_of(part: type) -> str:

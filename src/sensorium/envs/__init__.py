@@ -15,10 +15,9 @@ from sensorium.envs.entities import Entities as Entities
 from sensorium.envs.perturbed import Perturbed as Perturbed
 from sensorium.errors import did_you_mean
 from sensorium.perturbations import Identity, Perturbation
-from sensorium.registry import Parts, register
+from sensorium.registry import Parts, register_all
 
-for _world in (CartPoleSwingUpHarder, CarRacing, CarRacingRoad, Entities):
-    register(_world)
+register_all(globals(), Environment, but=(Perturbed,))
 
 WORLDS: Mapping[str, type[Environment]] = Parts(Environment)
 """Every registered world by its name."""

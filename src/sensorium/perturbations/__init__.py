@@ -54,29 +54,6 @@ from sensorium.perturbations.racing import HideRows as HideRows
 from sensorium.perturbations.racing import NoiseBackground as NoiseBackground
 from sensorium.perturbations.random_background import RandomBackground as RandomBackground
 from sensorium.perturbations.random_convolution import RandomConvolution as RandomConvolution
-from sensorium.registry import register
+from sensorium.registry import register_all
 
-for _part in (
-    Background,
-    Bars,
-    Blob,
-    Colour,
-    Compose,
-    Drop,
-    Duplicate,
-    DuplicateSome,
-    FakeLane,
-    HideRows,
-    Identity,
-    NoiseBackground,
-    NoiseChannels,
-    Occlude,
-    OneOf,
-    RandomBackground,
-    RandomConvolution,
-    Reshuffle,
-    Shuffle,
-    ShufflePatches,
-    Silence,
-):
-    register(_part)
+register_all(globals(), Perturbation)

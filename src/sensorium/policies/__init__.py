@@ -40,15 +40,6 @@ from sensorium.policies.vision import Reading as Reading
 from sensorium.policies.vision import VisionAttentionNeuronConfig as VisionAttentionNeuronConfig
 from sensorium.policies.vision import VisionCarry as VisionCarry
 from sensorium.policies.vision import VisionPolicy as VisionPolicy
-from sensorium.registry import register
+from sensorium.registry import register_all
 
-for _config in (
-    AttentionAgentConfig,
-    AttentionNeuronConfig,
-    ConvolutionalConfig,
-    DeepSetsConfig,
-    FeedForwardConfig,
-    SetTransformerConfig,
-    VisionAttentionNeuronConfig,
-):
-    register(_config)
+register_all(globals(), PolicyConfig)

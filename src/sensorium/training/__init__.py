@@ -1,6 +1,6 @@
 """Ways to train, and one loop around them."""
 
-from sensorium.registry import register
+from sensorium.registry import register, register_all
 from sensorium.training.budget import Budget as Budget
 from sensorium.training.coaching import Coaching as Coaching
 from sensorium.training.coaching import CoachingConfig as CoachingConfig
@@ -21,13 +21,5 @@ from sensorium.training.trainer import Trainer as Trainer
 from sensorium.training.trainer import TrainerConfig as TrainerConfig
 from sensorium.training.trainer import TrainingContext as TrainingContext
 
-for _config in (
-    CoachingConfig,
-    DaggerConfig,
-    EvolutionConfig,
-    PpoConfig,
-    Sb3PpoConfig,
-    ShacConfig,
-    StrategyConfig,
-):
-    register(_config)
+register_all(globals(), TrainerConfig)
+register(StrategyConfig)
