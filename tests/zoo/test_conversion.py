@@ -92,8 +92,13 @@ def test_the_same_call_goes_on_with_what_is_there(converted):
     again = conversion.run(FOLLOW, SCALES, run_dir=converted.directory, episodes=10, quiet=True)
     assert (converted.directory / "best.safetensors").read_bytes() == before
     assert again.twin["shuffled"].summary == converted.twin["shuffled"].summary
-    with pytest.raises(RunError, match="choose another --run-dir"):
-        conversion.run(follow, SCALES, run_dir=converted.directory)
+    for expert, asked, sentence in (
+        (follow, {}, "learns from tests.host_worlds:follow; choose another --run-dir"),
+        (FOLLOW, {"then_ppo": True}, "begun without --then ppo; choose another --run-dir"),
+        (FOLLOW, {"budget": 60.0}, "begun with another --budget; choose another --run-dir"),
+    ):
+        with pytest.raises(RunError, match=sentence):
+            conversion.run(expert, SCALES, run_dir=converted.directory, **asked)
 
 
 def test_an_object_is_an_expert_too_and_its_run_says_how_to_go_on(tmp_path):
@@ -197,6 +202,9 @@ def test_sizes_are_derived_from_the_world():
     assert name_of_twin("gym:ALE/Pong-v5") == "ALE-Pong-v5-twin"
     then = twin(env, world, Measured("model.zip"), then_ppo=True, student="wide")
     assert [stage.name for stage in then.stages] == ["clone", "ppo"]
+    assert then.stages[1].expert == ""
+    within = twin(env, world, Measured("model.zip"), then_ppo=True, max_seconds=60.0)
+    assert [stage.max_seconds for stage in within.stages] == [30, 30]
     outline = jax.tree.leaves(then.outline())
     assert sum(leaf.size for leaf in outline) > 5000
 

@@ -119,7 +119,7 @@ def twin(
         expert: The expert to imitate.
         student: The policy, or its size.
         then_ppo: Continue by PPO on the reward.
-        max_seconds: Of each stage; None for as long as it needs.
+        max_seconds: Of all training, shared out equally to its stages; None for as long as it needs.
         seed: Of all random numbers.
 
     Raises:
@@ -135,6 +135,8 @@ def twin(
     if expert.longest and not world.has_time_limit:
         max_steps = min(max_steps, 2 * expert.longest)
     trainer = _of_images() if is_image(spec) else _of_sensors(spec, max_steps, expert)
+    if then_ppo and max_seconds is not None:
+        max_seconds /= 2
     trained, tested = _rewirings(spec, expert.mean_length or max_steps)
     clone = Stage(
         "clone",
@@ -152,8 +154,8 @@ def twin(
     )
     stages: tuple[Stage, ...] = (clone,)
     if then_ppo:
-        ppo = clone.changed(name="ppo", trainer=PpoConfig(), generations=40, test_every=2)
-        stages += (ppo.changed(expert="", vecnormalize=""),)
+        ppo = clone.changed(name="ppo", trainer=_from_reward(expert), expert="", vecnormalize="")
+        stages += (ppo.changed(test_every=2),)
     return Recipe(
         name=name_of_twin(env),
         summary=f"Does in {env} what its expert does, with its sensors in any order.",
@@ -229,6 +231,23 @@ def _of_sensors(spec: ObservationSpec, max_steps: int, expert: Measured) -> Dagg
         learning_rate=5e-3,
         sensor_id_coef=0.3 * isinstance(spec, int),
         ema_decay=0.99,
+    )
+
+
+def _from_reward(expert: Measured) -> PpoConfig:
+    """Set up PPO that starts from a twin: with little noise, which a narrow skill survives."""
+    lanes, steps = 32, 64
+    iterations = _NEW_SECONDS * expert.steps_per_second / (lanes * steps)
+    return PpoConfig(
+        num_envs=lanes,
+        num_steps=steps,
+        num_iterations=int(min(max(iterations, 1), 8)),
+        num_epochs=6,
+        num_minibatches=4,
+        critic_iterations=2,
+        action_std=0.1,
+        last_action_std=0.05,
+        hold_noise=1,
     )
 
 

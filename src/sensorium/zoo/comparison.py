@@ -85,6 +85,6 @@ class Comparison:
             )
         elif share < GOOD:
             says += (
-                " A longer --budget, --to wide or --then ppo may do better, in another --run-dir."
+                " --then ppo, a longer --budget or --to wide may do better, in another --run-dir."
             )
         return f"{says} See `sensorium show {self.directory}`."

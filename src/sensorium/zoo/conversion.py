@@ -128,7 +128,7 @@ def run(
     passed = {source: expert} if source.startswith(PASSED) else {}
     with contextlib.closing(HostEngine(world)) as engine:
         if RunDirectory.exists(directory):
-            _check_same(directory, env, source)
+            _check_same(directory, env, source, then_ppo, budget)
             resume(directory, quiet=quiet, passed=passed)
         else:
             measured = _measured(engine, make_actor, source, vecnormalize, seed, console)
@@ -139,8 +139,10 @@ def run(
     return comparison
 
 
-def _check_same(directory: Path, env: str, source: str) -> None:
-    """RunError unless a run is of this conversion."""
+def _check_same(
+    directory: Path, env: str, source: str, then_ppo: bool, budget: float | None
+) -> None:
+    """RunError unless a run is of this conversion, and as long as is asked for."""
     recipe = recipes.read(directory)
     its = recipe.stages[0].expert
     if recipe.env != env or (its != source and its != str(Path(source).absolute())):
@@ -148,6 +150,11 @@ def _check_same(directory: Path, env: str, source: str) -> None:
             f"{directory} holds a run of {recipe.name} in {recipe.env}, which learns from "
             f"{its.removeprefix(PASSED) or 'no expert'}; choose another --run-dir."
         )
+    lengths = [stage.max_seconds for stage in recipe.stages]
+    if then_ppo and len(lengths) == 1:
+        raise RunError(f"{directory} was begun without --then ppo; choose another --run-dir.")
+    if budget is not None and (None in lengths or sum(filter(None, lengths)) != budget):
+        raise RunError(f"{directory} was begun with another --budget; choose another --run-dir.")
 
 
 def _find(model: Any, vecnormalize: str, env: str) -> tuple[Expert, str]:
