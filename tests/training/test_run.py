@@ -22,6 +22,7 @@ from sensorium.perturbations import NoiseChannels, Reshuffle, compose
 from sensorium.policies import FeedForwardConfig, to_vector
 from sensorium.recipes import Recipe
 from sensorium.rollout import DeviceEngine
+from sensorium.serialisation import read_header
 from sensorium.training import Budget, RunDirectory, ShacConfig, Trainer, run
 from sensorium.training.progress import MetricsFile, read_metrics
 from sensorium.training.trainer import Metrics
@@ -311,7 +312,7 @@ def test_a_run_of_another_version_says_which(whole, tmp_path):
 
 
 def test_damaged_checkpoints_are_not_resumed(whole, tmp_path):
-    from sensorium.serialisation import read_header, save_pytree
+    from sensorium.serialisation import save_pytree
 
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
     shutil.rmtree(tmp_path / "stages")  # as if it had been stopped before its end
@@ -464,6 +465,30 @@ def test_a_stage_ends_where_it_is_good_enough_or_out_of_time(limit, generations,
     again = run(Climbing(), engine, directory, budget, **options)
     assert len(rows) == generations
     assert jax.tree.leaves(again)[0].item() == jax.tree.leaves(best)[0].item()
+
+
+class Falling(Climbing):
+    """An agent that is worse with each generation."""
+
+    def init(self, key):
+        return jnp.full(1, 1.0)
+
+    def step(self, state):
+        return state * 2, Metrics(0, {})
+
+
+@pytest.mark.parametrize(("stop_at", "generations"), [(None, 4), (-1e9, 0)])
+def test_a_stage_may_keep_what_it_started_from(stop_at, generations, tmp_path):
+    rows = []
+    budget = Budget("probe", 1, 2, 4, 4, 2, 3, seed=0, stop_at=stop_at, goes_on=True)
+    stages = [{"name": "before"}, {"name": "probe"}]
+    directory = RunDirectory(tmp_path, {"name": "follow", "stages": stages})
+    engine, options = DeviceEngine(FollowWorld()), dict(quiet=True, on_generation=rows.append)
+    best = run(Falling(), engine, directory, budget, **options)
+    assert len(rows) == generations
+    for kept in (best, directory.load("probe", best)):
+        assert jax.tree.leaves(kept)[0].item() == 1.0
+    assert read_header(tmp_path / "best.safetensors")["generation"] == 0
 
 
 def test_weights_that_are_no_numbers_stop_a_run(tmp_path):

@@ -64,7 +64,8 @@ class Stage:
     training_reward: bool = False
     """Train with the reward that the world has for that; tests use the real one."""
     test_every: int = 5
-    """Generations between tests of the candidates; the policy with the best test is kept."""
+    """Generations between tests of the candidates. The policy with the best test is kept, that of the start
+    among them."""
     test_episodes: int = 200
     """Episodes of a test; their starts are neither those of training nor those of evaluation."""
     stop_at: float | None = None

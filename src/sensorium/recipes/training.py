@@ -130,6 +130,7 @@ class _Chain:
             seed=self.recipe.seed,
             stop_at=stage.stop_at,
             max_seconds=stage.max_seconds,
+            goes_on=start is not None,
         )
         facts = {name: fact for name, fact in (("start", of_start), ("expert", of_expert)) if fact}
         with contextlib.ExitStack() as stack:

@@ -21,6 +21,8 @@ class Budget:
     """End the stage with the first test whose mean return is at least this."""
     max_seconds: float | None = None
     """End it after so many seconds of training."""
+    goes_on: bool = False
+    """It starts from a policy, which is tested first, may be kept, and may be good enough already."""
 
     def is_spent(self, generation: int, best_score: float, seconds: float = 0.0) -> bool:
         """Return whether the stage is over after so many generations with such a best test."""

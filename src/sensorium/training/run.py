@@ -80,6 +80,14 @@ def run(
     test_score: float | None = None  # until the first test
     versions = describe_versions()
     header = {"recipe": directory.recipe, "stage": budget.stage, "versions": versions}
+
+    def tested(progress: Progress, generation: int) -> tuple[Progress, float | None]:
+        progress, score, is_best = _test(trainer, engine, progress, test_keys)
+        if is_best and score is not None:
+            of_best = {"generation": generation, "test": score}
+            save_pytree(directory.path / BEST, progress.best, header | of_best)
+        return progress, score
+
     with (
         _stop_signals() as stopped,
         contextlib.closing(
@@ -90,6 +98,9 @@ def run(
         metrics_file = MetricsFile(directory.path / "metrics.jsonl", budget.stage, first)
         started, elapsed, env_steps = time.perf_counter(), clock, clock.env_steps
         generation = first
+        if budget.goes_on and not first:
+            progress, test_score = tested(progress, 0)
+            spent = budget.is_spent(0, float(progress.best_score))
         while not spent:
             generation += 1
             began = time.perf_counter()
@@ -105,10 +116,7 @@ def run(
                 budget.is_spent(generation, float(progress.best_score), clock.seconds + session)
             )
             if generation % budget.test_every == 0 or last:
-                progress, test_score, is_best = _test(trainer, engine, progress, test_keys)
-                if is_best and test_score is not None:
-                    of_best = {"generation": generation, "test": test_score}
-                    save_pytree(directory.path / BEST, progress.best, header | of_best)
+                progress, test_score = tested(progress, generation)
             session = time.perf_counter() - started
             spent = last or budget.is_spent(generation, float(progress.best_score))
             env_steps += metrics.env_steps
