@@ -35,8 +35,10 @@ MINUTES = {
 }
 """Environments, and how long a conversion may take."""
 
+THEN_PPO = "then ppo"
 STUDENTS: dict[str, Size | FrameStackConfig | RecurrentConfig] = {
     "twin": "standard",
+    THEN_PPO: "standard",
     "wide": "wide",
     "frames": FrameStackConfig(),
     "gru": RecurrentConfig(),
@@ -69,7 +71,7 @@ def main() -> None:
         if (f"gym:{env}", seed, student) in done:
             continue
         model = experts.train(env, seed, arguments.out / "experts", 60 * 60)
-        directory = arguments.out / f"{env}-{seed}-{student}"
+        directory = arguments.out / f"{env}-{seed}-{student.replace(' ', '-')}"
         found = directory / "comparison.json"
         if not found.exists():
             minutes = arguments.minutes or MINUTES.get(env, 15)
@@ -92,6 +94,7 @@ def convert(
         f"gym:{env}",
         run_dir=directory,
         student=config,
+        then_ppo=student == THEN_PPO,
         budget=60 * minutes,
         settings=settings,
         seed=seed,
