@@ -103,15 +103,15 @@ def test_the_same_call_goes_on_with_what_is_there(converted):
 
 def test_an_object_is_an_expert_too_and_its_run_says_how_to_go_on(tmp_path):
     directory = tmp_path / "twin"
-    short = (*SHORT, "generations=1")
-    agent = sensorium.convert(
-        follow, SCALES, run_dir=directory, settings=short, episodes=2, quiet=True
-    )
+    # A setting may shorten what the budget says, and the same call goes on all the same
+    short = (*SHORT, "generations=1", "max_seconds=1000.0")
+    options = dict(run_dir=directory, settings=short, budget=2000.0, episodes=2, quiet=True)
+    agent = sensorium.convert(follow, SCALES, **options)
     assert agent.recipe.stages[0].expert == "passed:follow"
     (directory / "stages" / "clone.safetensors").unlink()
     with pytest.raises(ConfigError, match="follow is an object of the program that began the run"):
         zoo.resume(directory, quiet=True)
-    sensorium.convert(follow, SCALES, run_dir=directory, episodes=2, quiet=True)
+    sensorium.convert(follow, SCALES, **options)
 
 
 @pytest.mark.parametrize(

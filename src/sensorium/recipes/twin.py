@@ -154,8 +154,8 @@ def twin(
     )
     stages: tuple[Stage, ...] = (clone,)
     if then_ppo:
-        ppo = clone.changed(name="ppo", trainer=_from_reward(expert), expert="", vecnormalize="")
-        stages += (ppo.changed(test_every=2),)
+        ppo = dict(name="ppo", trainer=_from_reward(expert), test_every=2)
+        stages += (clone.changed(**ppo, expert="", vecnormalize=""),)
     return Recipe(
         name=name_of_twin(env),
         summary=f"Does in {env} what its expert does, with its sensors in any order.",

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -100,7 +101,7 @@ def run(
         then_ppo: Go on by PPO on the reward.
         budget: Seconds of training, at most.
         settings: Of the recipe, as of `sensorium.recipes.adapt`.
-        seed: Decides everything, but for how many episodes a slow environment gives in a generation.
+        seed: Decides everything, but for how much a slow environment gives in a generation.
         episodes: Of each score in the comparison.
         quiet: Print nothing.
 
@@ -119,16 +120,16 @@ def run(
     make_actor = _actors(expert, world)
 
     def recipe(measured: Measured) -> Recipe:
-        asked: dict[str, Any] = dict(student=student, then_ppo=then_ppo, max_seconds=budget)
-        return recipes.adapt(twin(env, world, measured, seed=seed, **asked), settings)
+        options: dict[str, Any] = dict(student=student, then_ppo=then_ppo, max_seconds=budget)
+        return recipes.adapt(twin(env, world, measured, seed=seed, **options), settings)
 
-    recipe(Measured(source))  # raises what does not fit, before the expert plays
+    asked = recipe(Measured(source))  # raises what does not fit, before the expert plays
     _explain(console, expert, source, world)
     directory = Path(run_dir or Path("runs") / name_of_twin(env))
     passed = {source: expert} if source.startswith(PASSED) else {}
     with contextlib.closing(HostEngine(world)) as engine:
         if RunDirectory.exists(directory):
-            _check_same(directory, env, source, then_ppo, budget)
+            _check_same(directory, source, asked)
             resume(directory, quiet=quiet, passed=passed)
         else:
             measured = _measured(engine, make_actor, source, vecnormalize, seed, console)
@@ -139,22 +140,24 @@ def run(
     return comparison
 
 
-def _check_same(
-    directory: Path, env: str, source: str, then_ppo: bool, budget: float | None
-) -> None:
+def _check_same(directory: Path, source: str, asked: Recipe) -> None:
     """RunError unless a run is of this conversion, and as long as is asked for."""
     recipe = recipes.read(directory)
     its = recipe.stages[0].expert
-    if recipe.env != env or (its != source and its != str(Path(source).absolute())):
+    if recipe.env != asked.env or (its != source and its != str(Path(source).absolute())):
         raise RunError(
             f"{directory} holds a run of {recipe.name} in {recipe.env}, which learns from "
             f"{its.removeprefix(PASSED) or 'no expert'}; choose another --run-dir."
         )
-    lengths = [stage.max_seconds for stage in recipe.stages]
-    if then_ppo and len(lengths) == 1:
+    if len(asked.stages) > len(recipe.stages):
         raise RunError(f"{directory} was begun without --then ppo; choose another --run-dir.")
-    if budget is not None and (None in lengths or sum(filter(None, lengths)) != budget):
+    if _budget(asked) not in (math.inf, _budget(recipe)):
         raise RunError(f"{directory} was begun with another --budget; choose another --run-dir.")
+
+
+def _budget(recipe: Recipe) -> float:
+    """Return the seconds that all stages may take."""
+    return sum(math.inf if (most := stage.max_seconds) is None else most for stage in recipe.stages)
 
 
 def _find(model: Any, vecnormalize: str, env: str) -> tuple[Expert, str]:
