@@ -17,7 +17,7 @@ import gymnasium
 import numpy as np
 
 def say(place):
-    print("print", place)
+    print(f"print {place}\\n", end="")  # in one write: workers share standard error
     os.write(1, b"write\\n")
     ctypes.CDLL(None).puts(b"puts")
 
@@ -62,7 +62,7 @@ def test_an_environment_that_prints_is_not_in_the_json(workers, tmp_path):
     for place in ("import", "open", "reset", "step", "close", "exit"):
         assert f"print {place}" in said
     assert "write\n" in said
-    assert "puts\n" in said
+    assert "puts" in said
     assert "5e-05 ± 0" in said
 
 
