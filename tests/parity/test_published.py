@@ -144,6 +144,29 @@ def test_an_agent_of_2020_whose_file_has_another_order(reference):
         zoo.read_published("carracing_attention_agent_2020", path)
 
 
+def test_the_agent_of_pong_plays_as_the_authors_whatever_the_order_of_patches(reference, tmp_path):
+    golden = reference("golden", "puzzle_pong")
+    vector = np.random.RandomState(0).randn(1687726) * 0.05
+    np.savez(tmp_path / "puzzle_pong.npz", params=vector.astype(np.float32))
+    policy = zoo.read_published("puzzle_pong", tmp_path / "puzzle_pong.npz")
+    assert num_parameters(policy) == 1687726
+
+    @eqx.filter_jit
+    def act(frames, carry):
+        seen, carry, _ = policy.look_at(frames, carry)
+        return policy.decide(seen, carry)
+
+    for order in (np.arange(196), np.random.default_rng(0).permutation(196)):
+        action = jax.nn.one_hot(3, 6)  # before the first, as the authors have it
+        for stack, expected in zip(golden["observations"], golden["logits"], strict=True):
+            patches = stack.reshape(4, 14, 6, 14, 6).transpose(0, 1, 3, 2, 4).reshape(4, 196, 6, 6)
+            moved = patches[:, order].reshape(4, 14, 14, 6, 6).transpose(0, 1, 3, 2, 4)
+            carry = policy.initial_carry((84, 84, 1))._replace(action=action)
+            logits, _ = act(jnp.asarray(moved.reshape(4, 84, 84), jnp.float32), carry)
+            np.testing.assert_allclose(logits, expected, rtol=1e-3, atol=1e-6)
+            action = policy.distribution.feedback(logits)
+
+
 def test_the_agent_of_images_drives_as_the_authors_whatever_the_order_of_patches(reference):
     golden = reference("golden", "carracing_pi")
     policy = zoo.read_published("carracing_pi", reference.path("weights", "carracing_pi"))

@@ -39,6 +39,68 @@ def test_it_has_the_papers_number_of_parameters():
     assert num_parameters(agent(VisionAttentionNeuronConfig(), (96, 96, 3))) == 7212
 
 
+SCREEN = VisionAttentionNeuronConfig(
+    num_queries=64,
+    message_size=8,
+    reading=Reading.CONVOLUTIONS,
+    hidden_size=0,
+    hidden_rows=0,
+    learned_norms=True,
+)
+
+
+def screens(count, kinds, shape=(24, 36)):
+    """Stacks of frames made of so many kinds of patches."""
+    random = np.random.default_rng(0)
+    kinds = random.integers(0, 256, (kinds, 4, 6, 6))
+    rows, columns = shape[0] // 6, shape[1] // 6
+    chosen = kinds[random.integers(len(kinds), size=(count, rows, columns))]
+    return jnp.asarray(chosen.transpose(0, 3, 1, 4, 2, 5).reshape(count, 4, *shape), jnp.float32)
+
+
+@pytest.mark.parametrize("kinds", [1, 5, 24])
+def test_equal_patches_can_be_merged(kinds):
+    """Codes and gradients are the same, also where more differ than are told apart."""
+    plain, merging = (
+        dataclasses.replace(SCREEN, distinct_patches=limit).build(
+            (24, 36, 1), (6,), jax.random.key(0)
+        )
+        for limit in (0, 8)
+    )
+    seen = screens(3, kinds)
+
+    def loss(policy):
+        def one(frames):
+            carry = policy.initial_carry((24, 36, 1))
+            code, carry, _ = policy.look_at(frames, carry)
+            return policy.decide(code, carry)[0]
+
+        logits = jax.vmap(one)(seen)
+        return jnp.sum(logits**2), logits
+
+    (_, expected), gradient = eqx.filter_jit(eqx.filter_value_and_grad(loss, has_aux=True))(plain)
+    (_, logits), merged = eqx.filter_jit(eqx.filter_value_and_grad(loss, has_aux=True))(merging)
+    np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
+    for one, other in zip(jax.tree.leaves(gradient), jax.tree.leaves(merged), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-4)
+
+
+def test_patches_that_are_absent_change_nothing():
+    layer = SCREEN.build((24, 36, 1), (6,), jax.random.key(0)).layer
+    patches, action = layer.split(screens(1, 24)[0] / 255), jnp.zeros(6)
+    absent = patches.at[5:].set(jnp.nan)
+    code, attention = layer.attend(absent, action)
+    np.testing.assert_allclose(code, layer.attend(patches[:5], action)[0], rtol=1e-5, atol=1e-6)
+    assert not attention[:, 5:].any()
+
+
+@pytest.mark.parametrize("num_queries", [63, 49])
+def test_a_code_that_convolutions_cannot_read_names_one_that_they_can(num_queries):
+    config = dataclasses.replace(SCREEN, num_queries=num_queries)
+    with pytest.raises(ConfigError, match="64 is one"):
+        config.build((24, 36, 1), (6,), jax.random.key(0))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_of_patches_does_not_matter(seed):
     policy, seen = agent(), images(4)

@@ -19,7 +19,7 @@ from typing import Any
 
 import gymnasium
 
-from sensorium.bridges import bullet, fast_car_racing
+from sensorium.bridges import atari, bullet, fast_car_racing
 from sensorium.bridges.checked import checked, described
 from sensorium.bridges.observations import Layout, lay_out
 from sensorium.bridges.spaces import check_spaces
@@ -124,7 +124,8 @@ def open_env(
     else:
         if training_reward:
             raise ConfigError(f"{name} has no reward of its own for training.")
-        env = _make(parsed.id, render_mode, parsed.settings)
+        opener = atari.open_env if atari.knows(parsed.id) else _make
+        env = opener(parsed.id, render_mode, **parsed.settings)
     env = lay_out(name, env, parsed.layout)
     check_spaces(name, env)
     return checked(env)
@@ -135,7 +136,7 @@ def env_ids() -> list[str]:
     return list(gymnasium.registry)
 
 
-def _make(name: str, render_mode: str | None, settings: dict[str, Any]) -> gymnasium.Env:
+def _make(name: str, render_mode: str | None, **settings: Any) -> gymnasium.Env:
     # Environments that draw nothing need not take a render mode
     drawing = {} if render_mode is None else {"render_mode": render_mode}
     try:

@@ -5,8 +5,12 @@ The keys of a patch come from the changes of its pixels, its values from the pix
     K = [differences of consecutive frames, a] W_k,    V = LayerNorm(frames) W_v,    Q = table W_q
     m = LayerNorm(relu(softmax(Q Kᵀ / √D) V))
 
-The code is a sum over patches, so it depends neither on their order nor on their number. As in the authors'
-agents, layer norms have no weights of their own, and keys list pixels before frames, values frames first.
+The code is a sum over patches, so it depends neither on their order nor on their number. A patch that is
+absent (NaN) adds nothing. As in the authors' agents, layer norms have weights of their own in Pong only, and
+keys list pixels before frames, values frames first.
+
+Most patches of an Atari screen are alike. Equal ones can be merged into one, whose score is larger by the
+logarithm of their number: the same code, from a seventh of the patches (`distinct_patches`).
 
 Keys can go through the nonlinear map of NLA (`nonlinear_keys.py`); as published, it ties the layer to a
 number and an order of patches.
@@ -17,7 +21,8 @@ import math
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.errors import ConfigError
 from sensorium.layers.linear import Linear
@@ -26,17 +31,35 @@ from sensorium.layers.positional import positional_table
 from sensorium.types import Action, Key
 
 
+class LayerNorm(eqx.Module):
+    """`layer_norm`, then weights and biases that are learned, as PyTorch has them."""
+
+    weight: Float[Array, " D"]
+    bias: Float[Array, " D"]
+
+    def __init__(self, size: int):
+        """Start without effect on rows of `size` numbers."""
+        self.weight, self.bias = jnp.ones(size), jnp.zeros(size)
+
+    def __call__(self, values: Float[Array, "*rows D"]) -> Float[Array, "*rows D"]:
+        """Normalise along the last axis."""
+        return layer_norm(values) * self.weight + self.bias
+
+
 class VisionAttentionNeuron(eqx.Module):
     """From a few frames to a code of M x D, whatever the order of their patches."""
 
     query: Linear
     key: Linear
     value: Linear
+    norms: tuple[LayerNorm, LayerNorm] | None
+    """Of patches, and of the code; None for norms without weights."""
     nonlinear_keys: NonlinearKeys | None
     num_queries: int = eqx.field(static=True)
     patch_size: int = eqx.field(static=True)
     num_frames: int = eqx.field(static=True)
     motion_scale: float = eqx.field(static=True)
+    distinct_patches: int = eqx.field(static=True, default=0)
 
     def __init__(
         self,
@@ -48,6 +71,8 @@ class VisionAttentionNeuron(eqx.Module):
         message_size: int,
         position_size: int,
         motion_scale: float = 1.0,
+        learned_norms: bool = False,
+        distinct_patches: int = 0,
         nonlinear_keys: NonlinearKeys | None = None,
         key: Key,
     ):
@@ -62,6 +87,9 @@ class VisionAttentionNeuron(eqx.Module):
             position_size: Width of the positional table.
             motion_scale: What keys multiply the differences of frames by. With 1, as published, they are so
                 small that a layer with random weights attends to all patches alike, and learns slowly.
+            learned_norms: Give the layer norms weights.
+            distinct_patches: Merge equal patches where no more than so many differ; 0 to take all one by one.
+                The code is the same. With nonlinear keys none are merged.
             nonlinear_keys: A nonlinear map of the keys (NLA), or None for the plain layer.
             key: Random key.
 
@@ -75,7 +103,9 @@ class VisionAttentionNeuron(eqx.Module):
         self.query = Linear(position_size, message_size, key=key_query)
         self.key = Linear(pixels * (num_frames - 1) + num_actions, message_size, key=key_key)
         self.value = Linear(pixels * num_frames, message_size, key=key_value)
+        self.norms = (LayerNorm(pixels), LayerNorm(message_size)) if learned_norms else None
         self.nonlinear_keys = nonlinear_keys
+        self.distinct_patches = 0 if nonlinear_keys is not None else distinct_patches
         self.num_queries, self.patch_size, self.num_frames = num_queries, patch_size, num_frames
         self.motion_scale = motion_scale
 
@@ -88,23 +118,109 @@ class VisionAttentionNeuron(eqx.Module):
             frames: Grey, from 0 to 1, the newest last.
             previous_action: What the agent did last.
         """
+        patches = self.split(frames)
+        code, attention = self.attend(patches, previous_action)
+        if self.distinct_patches:  # what is not read of the above is not computed
+            code = self.merged(frames, previous_action)
+        return code, attention
+
+    def split(self, frames: Float[Array, "F H W"]) -> Float[Array, "patches F pixels"]:
+        """Cut frames into patches."""
         size = self.patch_size
         rows, columns = grid(frames.shape[1], frames.shape[2], size)
-        count = rows * columns
         patches = frames.reshape(self.num_frames, rows, size, columns, size)
-        patches = patches.transpose(1, 3, 0, 2, 4).reshape(count, self.num_frames, size**2)
-        moved = jnp.diff(patches, axis=1).transpose(0, 2, 1).reshape(count, -1)
-        action = jnp.broadcast_to(previous_action, (count, previous_action.shape[0]))
+        return patches.transpose(1, 3, 0, 2, 4).reshape(-1, self.num_frames, size**2)
+
+    def attend(
+        self,
+        patches: Float[Array, "patches F pixels"],
+        previous_action: Action,
+        counts: Float[Array, " patches"] | None = None,
+    ) -> tuple[Float[Array, "M D"], Float[Array, "M patches"]]:
+        """Compute the code from any patches, and how much each query attends to each.
+
+        Args:
+            patches: From 0 to 1; a patch with NaN is absent.
+            previous_action: What the agent did last.
+            counts: How often each is there; once, if None.
+        """
+        absent = jnp.isnan(patches).any((1, 2))
+        patches = jnp.where(absent[:, None, None], 0.0, patches)
+        moved = jnp.diff(patches, axis=1).transpose(0, 2, 1).reshape(len(patches), -1)
+        action = jnp.broadcast_to(previous_action, (len(patches), previous_action.shape[0]))
         keys = self.key(jnp.concatenate([self.motion_scale * moved, action], 1))
         queries = self.query(
             jnp.asarray(positional_table(self.num_queries, self.query.weight.shape[1]))
         )
         if self.nonlinear_keys is not None:
             keys = self.nonlinear_keys(queries.T, keys.T).T
-        values = self.value(layer_norm(patches).reshape(count, -1))
+        of_patches, of_code = self.norms or (layer_norm, layer_norm)
+        values = self.value(of_patches(patches).reshape(len(patches), -1))
         scores = queries @ keys.T / keys.shape[1] ** 0.5
+        if counts is not None:
+            absent |= counts == 0
+            scores += jnp.log(jnp.maximum(counts, 1.0))
+        # Not minus infinity, which has no gradient where all patches are absent
+        scores = jnp.where(absent, -1e9, scores)
         attention = jax.nn.softmax(scores, -1)
-        return layer_norm(jax.nn.relu(attention @ values)), attention
+        return of_code(jax.nn.relu(attention @ values)), attention
+
+    def merged(self, frames: Float[Array, "F H W"], previous_action: Action) -> Float[Array, "M D"]:
+        """Compute the code from distinct patches, or from all where more of them differ."""
+        patches = self.split(frames)
+        first, counts, number = distinct(patches, self.distinct_patches)
+
+        def merging(frames: Array, few: Array) -> Array:
+            del frames
+            return self.attend(few, previous_action, counts)[0]
+
+        def plain(frames: Array, few: Array) -> Array:
+            # Cut anew: patches that both branches share would be copied for them
+            del few
+            return self.attend(self.split(frames), previous_action)[0]
+
+        # One choice for a whole batch: where each had its own, both branches would be computed for all
+        too_many = anywhere(number > self.distinct_patches)
+        return jax.lax.cond(too_many, jax.checkpoint(plain), merging, frames, patches[first])
+
+
+def distinct(
+    patches: Float[Array, "patches F pixels"], limit: int
+) -> tuple[Int[Array, " limit"], Float[Array, " limit"], Int[Array, ""]]:
+    """Find the patches that differ.
+
+    Args:
+        patches: All.
+        limit: How many to return.
+
+    Returns:
+        A place of each, how often each is there (zero times those that are none), and how many differ.
+    """
+    bits = jax.lax.bitcast_convert_type(patches.reshape(len(patches), -1), jnp.uint32)
+    # Two hashes of 32 bits: words mixed as in MurmurHash3, times odd numbers, and added
+    bits = (bits ^ (bits >> 16)) * jnp.uint32(0x85EBCA6B)
+    bits ^= bits >> 13
+    odd = np.random.default_rng(0).integers(2**31, size=(2, bits.shape[1]), dtype=np.uint32) * 2 + 1
+    one, other = (bits[None] * odd[:, None]).sum(-1, dtype=jnp.uint32)
+    order = jnp.lexsort((one, other))
+    one, other = one[order], other[order]
+    new = (one[1:] != one[:-1]) | (other[1:] != other[:-1])
+    group = jnp.concatenate([jnp.zeros(1, int), jnp.cumsum(new)])
+    first = jnp.zeros(limit, int).at[group].set(order, mode="drop")
+    counts = jnp.zeros(limit).at[group].add(1.0, mode="drop")
+    return first, counts, group[-1] + 1
+
+
+@jax.custom_batching.custom_vmap
+def anywhere(flag: Bool[Array, ""]) -> Bool[Array, ""]:
+    """Return a flag; under `vmap`, whether it is set anywhere in the batch."""
+    return flag
+
+
+@anywhere.def_vmap
+def _anywhere_of_batch(size: int, batched: list[bool], flag: Array) -> tuple[Array, bool]:
+    del size
+    return anywhere(flag.any()) if batched[0] else flag, False
 
 
 def grid(height: int, width: int, patch_size: int) -> tuple[int, int]:

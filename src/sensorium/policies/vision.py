@@ -1,9 +1,11 @@
-"""AttentionNeuron for images (AN section 4.4, CarRacing).
+"""AttentionNeuron for images (AN sections 4.3 and 4.4, Pong and CarRacing).
 
-The layer turns the patches of the last frames, in any order, into a code. The paper's agent computes patch
-importance on the code as if it were an image; as in an AttentionAgent, the places of the best go through an
-LSTM to the actions. Gradients through the choice of places are approximate, so there is also a policy that
-reads the whole code. A small network decides at each step how much of the old code to blend with the new.
+The layer turns the patches of the last frames, in any order, into a code. In CarRacing the paper's agent
+computes patch importance on the code as if it were an image; as in an AttentionAgent, the places of the best
+go through an LSTM to the actions. Gradients through the choice of places are approximate, so there is also a
+policy that reads the whole code. A small network decides at each step how much of the old code to blend with
+the new. In Pong the code goes through convolutions, as if it were an image of M pixels and D channels, and
+there is no memory.
 """
 
 import dataclasses
@@ -18,7 +20,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from sensorium.errors import ConfigError
-from sensorium.layers import LSTM, KeyMap, Linear, PublishedNonlinearKeys, VisionAttentionNeuron
+from sensorium.layers import (
+    LSTM,
+    Convolution,
+    KeyMap,
+    Linear,
+    PublishedNonlinearKeys,
+    VisionAttentionNeuron,
+)
 from sensorium.layers.lstm import Memory
 from sensorium.layers.patch_attention import patch_importance
 from sensorium.layers.top_places import top_places
@@ -34,6 +43,9 @@ from sensorium.types import Action, Actions, Image, Key, ObservationSpec, Scalar
 
 _IMPORTANCE_SIZE = 4  # width of queries and keys of the importance of the places of the code
 _BLEND_SIZE = 16  # units of the network that says how much of the old code to blend in
+_CHANNELS = 64  # of each convolution that reads the code
+_WINDOWS = ((4, 2), (3, 1))  # pixels of their windows, and from each window to the next
+_LEAST_SIDE = 8  # pixels of the smallest image that they can read
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
 
 
@@ -58,6 +70,8 @@ class Reading(enum.Enum):
     """Where it is most important, as published."""
     WHOLE = "whole"
     """All of it, through a layer with tanh."""
+    CONVOLUTIONS = "convolutions"
+    """All of it, as an image, through two convolutions and a layer with ReLU; as published for Pong."""
 
 
 class PlacesReader(eqx.Module):
@@ -85,14 +99,30 @@ class WholeReader(eqx.Module):
         return jnp.tanh(self.layer(code.reshape(-1)))
 
 
+class ConvolutionReader(eqx.Module):
+    """Reads the code as an image of M pixels through convolutions (AN appendix A.4.3)."""
+
+    convolutions: tuple[Convolution, ...]
+    layer: Linear
+
+    def __call__(self, code: Float[Array, "M D"]) -> Float[Array, " features"]:
+        """Compute the units of the layer."""
+        side = round(code.shape[0] ** 0.5)
+        seen = jax.nn.relu(code).reshape(side, side, -1)
+        for convolution in self.convolutions:
+            seen = jax.nn.relu(convolution(seen))
+        # Channel by channel, as PyTorch has them
+        return jax.nn.relu(self.layer(jnp.moveaxis(seen, -1, 0).reshape(-1)))
+
+
 class VisionPolicy(Policy):
-    """The layer, a reader of its code, an LSTM and a linear layer with tanh."""
+    """The layer, a reader of its code, an LSTM if the agent has memory, and a linear layer."""
 
     layer: VisionAttentionNeuron
-    reader: PlacesReader | WholeReader
-    lstm: LSTM
+    reader: PlacesReader | WholeReader | ConvolutionReader
+    lstm: LSTM | None
     output: Linear
-    blend: tuple[Linear, Linear]
+    blend: tuple[Linear, Linear] | None
     num_actions: int = eqx.field(static=True)
     hidden_rows: int = eqx.field(static=True, default=12)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
@@ -121,7 +151,7 @@ class VisionPolicy(Policy):
             action=jnp.zeros(self.num_actions),
             code=jnp.zeros((self.layer.num_queries, self.layer.value.bias.shape[0])),
             blend=jnp.zeros(()),
-            memory=self.lstm.initial_memory(),
+            memory=self.lstm.initial_memory() if self.lstm else Memory(jnp.zeros(0), jnp.zeros(0)),
         )
 
     def check(self, observation: Any, carry: VisionCarry) -> Image:
@@ -151,6 +181,8 @@ class VisionPolicy(Policy):
         self, features: Float[Array, "M D"], carry: VisionCarry
     ) -> tuple[Outputs, VisionCarry]:
         """Mix the new code with the old one, read it, advance the LSTM, compute the outputs."""
+        if self.lstm is None or self.blend is None:
+            return self.output(self.reader(features)), carry
         code = (1 - carry.blend) * features + carry.blend * carry.code
         memory = self.lstm(self.reader(code), carry.memory)
         outputs = self.output(memory.hidden)
@@ -175,7 +207,7 @@ class VisionPolicy(Policy):
 class VisionAttentionNeuronConfig(PolicyConfig):
     """An AttentionNeuron agent for images; the defaults are the paper's for CarRacing, 7,212 parameters."""
 
-    may_be_zero = ("hidden_rows",)
+    may_be_zero = ("hidden_rows", "hidden_size", "distinct_patches")
 
     num_queries: int = 1024
     """M; a square number, if the code is read as an image."""
@@ -196,7 +228,11 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     reader_size: int = 32
     """Units of the layer that reads the whole code."""
     hidden_size: int = 16
-    """Units of the LSTM."""
+    """Units of the LSTM; 0 for an agent without memory, which blends nothing either."""
+    learned_norms: bool = False
+    """Give the layer norms weights, as published for Pong."""
+    distinct_patches: int = 0
+    """Merge equal patches where no more than so many differ: the same actions, sooner; 0 for not."""
     hidden_rows: int = 12
     """Lowest rows of the image that it is not shown: of CarRacing's bar."""
     key_map: KeyMap = KeyMap.LINEAR
@@ -209,6 +245,11 @@ class VisionAttentionNeuronConfig(PolicyConfig):
         reader, num_features = self._draw_reader(keys[1], keys[2])
         height, width = _size_of(spec)
         num_patches = math.prod(grid(height, width, self.patch_size))
+        hidden = self.hidden_size
+        blend = (
+            Linear(hidden + num_actions, _BLEND_SIZE, key=keys[5]),
+            Linear(_BLEND_SIZE, 1, key=keys[6]),
+        )
         return VisionPolicy(
             layer=VisionAttentionNeuron(
                 num_actions,
@@ -218,34 +259,44 @@ class VisionAttentionNeuronConfig(PolicyConfig):
                 message_size=self.message_size,
                 position_size=self.position_size,
                 motion_scale=self.motion_scale,
+                learned_norms=self.learned_norms,
+                distinct_patches=self.distinct_patches,
                 nonlinear_keys=self.key_map.draw(self.num_queries, num_patches, keys[7]),
                 key=keys[0],
             ),
             reader=reader,
-            lstm=LSTM(num_features, self.hidden_size, key=keys[3]),
-            output=Linear(self.hidden_size, num_actions, key=keys[4]),
-            blend=(
-                Linear(self.hidden_size + num_actions, _BLEND_SIZE, key=keys[5]),
-                Linear(_BLEND_SIZE, 1, key=keys[6]),
-            ),
+            lstm=LSTM(num_features, hidden, key=keys[3]) if hidden else None,
+            output=Linear(hidden or num_features, num_actions, key=keys[4]),
+            blend=blend if hidden else None,
             num_actions=num_actions,
             hidden_rows=self.hidden_rows,
             distribution=distribution_of(actions),
         )
 
-    def _draw_reader(self, *keys: Key) -> tuple[PlacesReader | WholeReader, int]:
+    def _draw_reader(
+        self, *keys: Key
+    ) -> tuple[PlacesReader | WholeReader | ConvolutionReader, int]:
         """Draw the reader; also return how many features it reads."""
+        units = self.reader_size
         if self.reading is Reading.WHOLE:
-            layer = Linear(self.num_queries * self.message_size, self.reader_size, key=keys[0])
-            return WholeReader(layer), self.reader_size
+            layer = Linear(self.num_queries * self.message_size, units, key=keys[0])
+            return WholeReader(layer), units
         side = round(self.num_queries**0.5)
-        if side**2 != self.num_queries or self.num_queries < self.top:
+        least = self.top if self.reading is Reading.PLACES else _LEAST_SIDE**2
+        if side**2 != self.num_queries or self.num_queries < least:
             raise ConfigError(
-                f"num_queries must be a square number of at least {self.top}, got {self.num_queries}; "
-                f"{max(side, int(np.ceil(self.top**0.5))) ** 2} is one."
+                f"num_queries must be a square number of at least {least}, got {self.num_queries}; "
+                f"{max(side, math.ceil(least**0.5)) ** 2} is one."
             )
-        query, key = (Linear(self.message_size, _IMPORTANCE_SIZE, key=key) for key in keys)
-        return PlacesReader(query, key, self.top), 2 * self.top
+        if self.reading is Reading.PLACES:
+            query, key = (Linear(self.message_size, _IMPORTANCE_SIZE, key=key) for key in keys)
+            return PlacesReader(query, key, self.top), 2 * self.top
+        channels, convolutions = self.message_size, []
+        for (size, stride), key in zip(_WINDOWS, jax.random.split(keys[0]), strict=True):
+            convolutions.append(Convolution(channels, _CHANNELS, size, stride, key=key))
+            channels, side = _CHANNELS, (side - size) // stride + 1
+        layer = Linear(_CHANNELS * side**2, units, key=keys[1])
+        return ConvolutionReader(tuple(convolutions), layer), units
 
 
 def _size_of(spec: ObservationSpec) -> tuple[int, int]:

@@ -1,0 +1,231 @@
+"""A player of Atari Pong that reads the game's memory, an expert for agents that see pictures.
+
+    sensorium train pong-pi --expert sensorium.bridges.pong:player
+
+How the game works, in pixels, as its memory tells (ALE's `Pong`, the right paddle):
+
+- A held direction turns the knob by 5.75 a frame, between 14.7 and 205.4. In every second frame the paddle
+  takes half of its way to where the knob points, the next even number below, but not above 38.
+- The ball turns above 46 and below 206, one pixel further on. Where it meets the paddle, at x = 188, decides
+  its vertical speed: -2 at the upper end of the paddle, then -1, 0, 1, and 2 at the lower end. The opponent
+  is too slow for some of the balls of speed -2 and 2, and returns all others.
+
+So while a ball is on its way, a table of values is made backwards from where it will arrive: of each place of
+the knob at each action until then, under sticky actions too.
+"""
+
+import functools
+import itertools
+import math
+import weakref
+from typing import Any
+
+import gymnasium
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from sensorium.bridges.atari import FRAMES
+
+_BALL_X, _BALL_Y, _SPEED_X, _SPEED_Y = 49, 54, 58, 56  # addresses in the memory
+_KNOB, _PADDLE, _CLOCK = 4, 60, 8
+_TOP, _BOTTOM, _RIGHT = 46, 206, 188  # where the ball turns
+_STEP = 5.75  # pixels that the knob turns in a frame
+_LOWEST, _HIGHEST = 14.69, 205.38  # of the knob
+_UPMOST = 38  # of the paddle
+_RESTS = (
+    120.0,
+    _LOWEST,
+    120.0,
+    _HIGHEST,
+)  # where the knob waits for the opponent, return by return
+_NEAR = 15.0  # that is near enough
+_FINE = 6  # cells of a table for each step of the knob
+_CELLS = round((_HIGHEST - _LOWEST) * _FINE / _STEP) + 1
+_LAST = 2  # actions before a ball arrives, which are tried out frame by frame
+_LONGEST = 50  # actions while a ball is on its way, at most
+_EFFORT = 0.01  # the cost of moving, so that a player does not without need
+_MOVES = (-1, 0, 1)  # up, nothing, down
+_PLANS = np.array(list(itertools.product(_MOVES, repeat=_LAST)))
+_MOVE_OF_ACTION = (0, 0, -1, 1, -1, 1)
+_ACTION_OF_MOVE = (2, 0, 3)
+
+
+def player(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> int:
+    """Choose an action: an expert as of `sensorium.bridges.advised`."""
+    del observation
+    ale = env.unwrapped.ale
+    frame = ale.getEpisodeFrameNumber()
+    last, known = _players.get(env, (0, None))
+    if known is None or frame != last + FRAMES:  # another game
+        known = Player(ale.getFloat("repeat_action_probability"))
+    _players[env] = frame, known
+    return known.act(info["memory"], info["action"])
+
+
+_players: weakref.WeakKeyDictionary[gymnasium.Env, tuple[int, "Player"]] = (
+    weakref.WeakKeyDictionary()
+)
+"""Who plays in an environment, and the frame of its last action."""
+
+
+class Player:
+    """Plays one game."""
+
+    def __init__(self, sticky: float):
+        """Begin a game that repeats the last action in a share of its frames."""
+        self._sticky = sticky
+        self._knob: float | None = None
+        self._returns, self._coming = 0, False  # of this rally; whether the ball was coming
+
+    def act(self, memory: UInt8[np.ndarray, "2 128"], last: int) -> int:
+        """Choose an action.
+
+        Args:
+            memory: Of the game after the last two frames.
+            last: The action before.
+        """
+        before, now = memory.tolist()
+        x, y, clock = now[_BALL_X], now[_BALL_Y], now[_CLOCK]
+        speed_x, speed_y = -_signed(now[_SPEED_X]), _signed(now[_SPEED_Y])
+        held = _MOVE_OF_ACTION[last]
+        knob = self._follow(before if clock % 2 else now, clock % 2, held)
+        coming = 0 < x < _RIGHT and speed_x > 0
+        self._returns = (self._returns + (self._coming and not coming)) * (x > 0)
+        self._coming = coming
+        if not x or not speed_x:
+            return _ACTION_OF_MOVE[1]
+        if not coming:
+            # A rally that repeats itself would never end where nothing is random
+            away = _RESTS[self._returns // 2 % len(_RESTS)] - knob
+            return _ACTION_OF_MOVE[1 + int(np.sign(away)) * (abs(away) > _NEAR)]
+        frames = -((x - _RIGHT) // speed_x)
+        arrives = _arrives(y, speed_y, frames)
+        sooner = max(-(-frames // FRAMES) - _LAST, 0)  # actions before the last ones
+        if sooner:
+            left = frames - FRAMES * sooner
+            values = _values(arrives, left, (clock + frames - left) % 2, self._sticky)
+            cell = round((knob - _LOWEST) * _FINE / _STEP)
+            of_moves = _one_more(values[sooner - 1], self._sticky)[1 + held, :, cell]
+            return _ACTION_OF_MOVE[int(np.argmax(of_moves))]
+        start = np.array([knob]), np.array([float(now[_PADDLE])])
+        of_plans = _tried_out(start, held, clock, frames, arrives, self._sticky)[0]
+        return _ACTION_OF_MOVE[1 + _PLANS[np.argmax(of_plans), 0]]
+
+    def _follow(self, shown: list[int], since: int, held: int) -> float:
+        """Return where the knob is, given the memory some frames ago.
+
+        The memory has our knob, as an even number, after every second frame (after the others the
+        opponent's); above the paddle's end it is not to be seen.
+        """
+        lowest = float(shown[_KNOB])
+        knob = lowest if self._knob is None else self._knob + _STEP * held * (FRAMES - since)
+        knob = float(np.clip(knob, _LOWEST, _HIGHEST))
+        if lowest > _UPMOST:
+            knob = knob if lowest <= knob < lowest + 2 else lowest + 1.0
+        else:
+            knob = min(knob, _UPMOST + 1.0)
+        knob = float(np.clip(knob + _STEP * held * since, _LOWEST, _HIGHEST))
+        self._knob = knob
+        return knob
+
+
+@functools.lru_cache(2000)
+def _values(
+    arrives: int, frames: int, clock: int, sticky: float
+) -> Float[np.ndarray, "actions moves cells"]:
+    """Return what each place of the knob is worth, some actions before the last ones, after each move.
+
+    Args:
+        arrives: The height of the ball when it arrives.
+        frames: Of the last actions.
+        clock: Of the game before these, modulo 2.
+        sticky: The share of frames that repeat the action before.
+    """
+    knob = _LOWEST + np.arange(_CELLS) * _STEP / _FINE
+    start = knob, np.maximum(knob, _UPMOST)
+    values = [
+        np.array(
+            [_tried_out(start, held, clock, frames, arrives, sticky).max(1) for held in _MOVES]
+        )
+    ]
+    while len(values) < _LONGEST:
+        values.append(_one_more(values[-1], sticky).max(1))
+    return np.array(values)
+
+
+def _one_more(
+    values: Float[np.ndarray, "held cells"], sticky: float
+) -> Float[np.ndarray, "held moves cells"]:
+    """Return what each move is worth, one action before `values`."""
+    worth = np.zeros((len(_MOVES), len(_MOVES), _CELLS))
+    cells = np.arange(_CELLS)
+    for (i, held), (j, move) in itertools.product(enumerate(_MOVES), enumerate(_MOVES)):
+        for late, share in enumerate(_shares(sticky)):
+            turned = _FINE * (held * late + move * (FRAMES - late))
+            worth[i, j] += share * values[j, (cells + turned).clip(0, _CELLS - 1)]
+        worth[i, j] -= _EFFORT * abs(move)
+    return worth
+
+
+def _tried_out(
+    start: tuple[np.ndarray, np.ndarray],
+    held: int,
+    clock: int,
+    frames: int,
+    arrives: int,
+    sticky: float,
+) -> Float[np.ndarray, "starts plans"]:
+    """Return what each plan of the last actions is worth, from some places of knob and paddle."""
+    shares = _shares(sticky)
+    lates = np.array(list(itertools.product(range(len(shares)), repeat=_LAST)))
+    knob, paddle = (
+        np.broadcast_to(place[:, None, None], (len(place), len(_PLANS), len(lates)))
+        for place in start
+    )
+    for frame in range(frames):
+        number = frame // FRAMES
+        move = _PLANS[:, number, None]
+        before = _PLANS[:, number - 1, None] if number else np.full_like(move, held)
+        turning = np.where(lates[:, number] > frame % FRAMES, before, move)
+        knob = np.clip(knob + _STEP * turning, _LOWEST, _HIGHEST)
+        drawn = paddle  # the ball meets what is drawn, a frame later than it was computed
+        if (clock + frame + 1) % 2 == 0:
+            paddle = (paddle + np.maximum(2 * (knob // 2), _UPMOST)) // 2
+    around = sum(w * _reward(arrives - drawn + off, arrives) for off, w in _UNSURE)
+    return around @ shares[lates].prod(1) - _EFFORT * np.abs(_PLANS).sum(1)
+
+
+_UNSURE = ((-1, 0.25), (0, 0.5), (1, 0.25))  # pixels that all this may be wrong by, and how likely
+
+
+def _reward(on_paddle: Float[np.ndarray, "*places"], height: int) -> Float[np.ndarray, "*places"]:
+    """Return 1 where the opponent will not reach the ball, 0 where it will, -1 where the paddle misses it.
+
+    The heights are those where that was seen to happen.
+    """
+    hit = (on_paddle >= -1) & (on_paddle <= 15)
+    steep_up = (on_paddle <= 0) & (height < 78 or 120 <= height < 158)
+    steep_down = (on_paddle >= 13) & (height < 119)
+    return np.where(hit, np.where(steep_up | steep_down, 1.0, 0.0), -1.0)
+
+
+@functools.cache
+def _shares(sticky: float) -> Float[np.ndarray, " lates"]:
+    """Return how likely it is that an action begins so many frames late."""
+    shares = [(1 - sticky) * sticky**late for late in range(FRAMES)] + [sticky**FRAMES]
+    return np.array(shares if sticky else shares[:1])
+
+
+@functools.lru_cache(100_000)
+def _arrives(y: int, speed: int, frames: int) -> int:
+    """Return the height of a ball after some frames."""
+    for _ in range(frames):
+        if (y < _TOP and speed < 0) or (y >= _BOTTOM and speed > 0):
+            speed = -speed
+            y += int(math.copysign(1, speed))
+        y += speed
+    return y
+
+
+def _signed(byte: int) -> int:
+    return byte - 256 if byte > 127 else byte

@@ -1,0 +1,83 @@
+"""Atari games: what agents see of them, how they start, and the player of Pong that reads memory."""
+
+import itertools
+
+import gymnasium
+import numpy as np
+import pytest
+
+from sensorium.bridges.open_env import open_env
+from sensorium.errors import ConfigError, UnknownNameError
+
+ale_py = pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
+pong = pytest.importorskip("sensorium.bridges.pong")
+
+PONG = "ALE/Pong-v5"
+STICKY = "repeat_action_probability"
+
+
+@pytest.mark.parametrize("name", ["ALE/Breakout-v5", "PongNoFrameskip-v4"])
+@pytest.mark.parametrize("sticky", [0.25, 0])
+def test_games_look_as_those_of_gymnasiums_wrapper(name, sticky):
+    ours = open_env(f"{name}?{STICKY}={sticky}")
+    theirs = gymnasium.make(name, frameskip=1, **{STICKY: sticky})
+    theirs = gymnasium.wrappers.AtariPreprocessing(theirs, grayscale_newaxis=True)
+    random = np.random.default_rng(0)
+    for seed in range(2):
+        shown, expected = ours.reset(seed=seed)[0], theirs.reset(seed=seed)[0]
+        np.testing.assert_array_equal(shown, expected)
+        for _ in range(250):
+            action = int(random.integers(ours.action_space.n))
+            (shown, *ours_then, info), (expected, *theirs_then, _) = (
+                env.step(action) for env in (ours, theirs)
+            )
+            np.testing.assert_array_equal(shown, expected)
+            assert ours_then == theirs_then
+            assert info["action"] == action
+            if any(ours_then[1:]):
+                break
+    assert ours.observation_space == theirs.observation_space
+
+
+def test_random_starts_are_somewhere_in_a_game():
+    env = open_env(f"{PONG}?random_starts=200")
+    frames = set()
+    for seed in range(8):
+        shown, _ = env.reset(seed=seed)
+        assert env.observation_space.contains(shown)
+        frames.add(env.unwrapped.ale.getEpisodeFrameNumber())
+    assert len(frames) > 5
+    assert max(frames) > 100
+    first, second = (env.reset(seed=3)[0] for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("wrong", ["frameskip=4", "obs_type=rgb", "continuous=true"])
+def test_what_agents_see_is_fixed(wrong):
+    with pytest.raises(ConfigError, match=wrong.partition("=")[0]):
+        open_env(f"{PONG}?{wrong}")
+
+
+@pytest.mark.parametrize("starts", ["-1", "some", "1.5"])
+def test_random_starts_are_counted(starts):
+    with pytest.raises(ConfigError, match="random_starts counts actions"):
+        open_env(f"{PONG}?random_starts={starts}")
+
+
+def test_an_unknown_game_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="ALE/Pong-v5"):
+        open_env("ALE/Pomg-v5")
+
+
+@pytest.mark.parametrize("sticky", [0, 0.25])
+def test_the_player_that_reads_memory_wins(sticky):
+    env = open_env(f"{PONG}?{STICKY}={sticky}")
+    shown, info = env.reset(seed=1)
+    score = 0.0
+    for _ in itertools.count():
+        action = pong.player(env.unwrapped, shown, info)
+        shown, reward, terminated, truncated, info = env.step(action)
+        score += reward
+        if terminated or truncated:
+            break
+    assert score >= 18
