@@ -10,10 +10,12 @@ from sensorium.analysis import attention
 from sensorium.analysis.show import show
 from sensorium.envs import CarRacing
 from sensorium.errors import ConfigError
+from sensorium.evaluation import evaluation_keys
 from sensorium.flags import PerturbationFlags
 from sensorium.perturbations import SCENES, ShufflePatches, each_background
 from sensorium.perturbations.backgrounds import frames_of
 from sensorium.policies import AttentionAgentConfig, FeedForwardConfig, VisionAttentionNeuronConfig
+from sensorium.rollout import HostEngine, make_world
 from sensorium.zoo.agent import Agent
 
 SHAPE = (96, 96, 3)
@@ -39,6 +41,24 @@ def test_every_pixel_is_followed_to_where_it_was(episode):
     for before, after, places in zip(episode.world, episode.arrived, episode.places, strict=True):
         assert (before != after).any()
         np.testing.assert_array_equal(before[places[..., 0], places[..., 1]], after)
+
+
+@pytest.mark.parametrize(
+    ("env", "spec", "actions"), [("Stripes", (12, 18, 3), 1), ("Shades", (8, 8, 3), (2,))]
+)
+def test_worlds_on_the_host_are_shown_too(env, spec, actions, tmp_path):
+    config = VisionAttentionNeuronConfig(num_queries=16, top=4, patch_size=2, hidden_rows=0)
+    policy = config.build(spec, actions, jax.random.key(0))
+    world, shuffle = make_world(f"gym:tests.host_worlds:{env}-v0"), ShufflePatches(2)
+    (key,) = keys = evaluation_keys(3, 1)
+    seen = attention.trace_images(policy, world, shuffle, key, 20)
+    for before, after, places in zip(seen.world, seen.arrived, seen.places, strict=True):
+        np.testing.assert_array_equal(before[places[..., 0], places[..., 1]], after)
+    with HostEngine(make_world(f"gym:{world.name}", shuffle), workers=0) as engine:
+        episode = engine.run_episodes(policy, keys)
+    assert float(seen.reward.sum()) == pytest.approx(float(episode.total[0]))
+    assert attention.write_image_video(tmp_path / "seen.mp4", policy, seen, env, 50) == 10
+    attention.importance_figure(tmp_path / "seen.png", policy, seen, env)
 
 
 def test_importance_is_that_of_the_patches(policy, episode):

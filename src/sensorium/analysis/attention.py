@@ -5,6 +5,7 @@ in both, the more important the whiter. To follow pixels, an image of their plac
 perturbation.
 """
 
+import contextlib
 import functools
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,12 +19,16 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sensorium.analysis import style
 from sensorium.analysis.video import STRIDE, write_frames
-from sensorium.envs import Environment
+from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.envs import Environment, World
 from sensorium.perturbations import Perturbation
-from sensorium.policies import Policy
-from sensorium.rollout.acting import perturb_action
+from sensorium.policies import Categorical, Policy
+from sensorium.rollout import by_kind
+from sensorium.rollout.acting import begin_perturbation, perturb_action, sense
+from sensorium.rollout.host import seeds_of
+from sensorium.seeding import stream
 from sensorium.terminal import shown
-from sensorium.types import Key
+from sensorium.types import Key, PyTree
 
 _ZOOM = 4  # pixels of the video for each of a frame
 _EDGE = 10
@@ -36,22 +41,22 @@ _INK, _GREY, _PAPER = (40, 40, 40), (200, 200, 196), (250, 250, 248)
 class ImageTrace(NamedTuple):
     """T steps of an agent of images; after the end of the episode `alive` is False."""
 
-    world: UInt8[Array, "T H W 3"]
+    world: UInt8[Array, "T H W C"]
     """The observation before the perturbation."""
-    arrived: UInt8[Array, "T H W 3"]
+    arrived: UInt8[Array, "T H W C"]
     """The same after it."""
     places: UInt8[Array, "T H W 2"]
     """Row and column before the perturbation of each pixel after it."""
     importance: Float[Array, "T patches"]
     """Of each patch after the perturbation: attention summed over all queries, or over all patches."""
     action: Float[Array, "T A"]
+    """Numbers in [-1, 1]; of choices 1 for those that are taken, and 0 for all others."""
     reward: Float[Array, " T"]
     alive: Bool[Array, " T"]
 
 
-@eqx.filter_jit
 def trace_images(
-    policy: Policy, world: Environment, perturbation: Perturbation, key: Key, steps: int
+    policy: Policy, world: World, perturbation: Perturbation, key: Key, steps: int
 ) -> ImageTrace:
     """Run one episode and keep its observations, patch importance, actions and rewards.
 
@@ -62,17 +67,29 @@ def trace_images(
         key: Decides the start and all noise.
         steps: T, how many steps to keep.
 
+    Returns:
+        The trace; on the host it is shorter if the episode ends earlier.
+
     Raises:
         ConfigError: The agent does not attend to patches.
     """
     policy.patches(*world.observation_shape[:2])
+    return by_kind(
+        world,
+        lambda device: _trace_on_device(policy, device, perturbation, key, steps),
+        lambda host: _trace_on_host(policy, host, perturbation, key, steps),
+    )
+
+
+@eqx.filter_jit
+def _trace_on_device(
+    policy: Policy, world: Environment, perturbation: Perturbation, key: Key, steps: int
+) -> ImageTrace:
     key_reset, key_perturbation, key_steps = jax.random.split(key, 3)
     params = world.default_params
     image, state = world.reset_env(key_reset, params)
     perturbation_state = perturbation.init(key_perturbation, world.observation_spec)
-    height, width, _ = world.observation_shape
-    rows, columns = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
-    places = jnp.stack([rows, columns, jnp.zeros_like(rows)], -1).astype(jnp.uint8)
+    places = _places(*world.observation_shape[:2])
 
     def step(now: tuple, time: Array) -> tuple[tuple, ImageTrace]:
         image, state, perturbation_state, carry, alive = now
@@ -90,7 +107,7 @@ def trace_images(
             arrived,
             origin[..., :2],
             jnp.sum(inside.attention, 0),
-            action,
+            policy.distribution.feedback(action),
             jnp.where(alive, reward, 0.0),
             alive,
         )
@@ -104,6 +121,61 @@ def trace_images(
         jnp.ones((), bool),
     )
     return jax.lax.scan(step, start, jnp.arange(steps))[1]
+
+
+def _trace_on_host(
+    policy: Policy, world: HostWorld, perturbation: Perturbation, key: Key, steps: int
+) -> ImageTrace:
+    carry = policy.initial_carry(world.raw_observation_spec)
+    state = begin_perturbation(perturbation, key, world.raw_observation_spec)
+    kept = []
+    with contextlib.closing(world.opener()()) as env:
+        image, _ = env.reset(seed=int(seeds_of(key[None])[0]))
+        for time in range(steps):
+            command, step, carry, state = _look(
+                policy, perturbation, key, jnp.asarray(time), state, jnp.asarray(image), carry
+            )
+            image, reward, terminated, truncated, _ = env.step(
+                world.to_env_actions(np.asarray(command)[None])[0]
+            )
+            kept.append(step._replace(reward=jnp.asarray(reward, jnp.float32)))
+            if terminated or truncated:
+                break
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *kept)
+
+
+@eqx.filter_jit
+def _look(
+    policy: Policy,
+    perturbation: Perturbation,
+    key: Key,
+    time: Array,
+    state: PyTree,
+    image: Array,
+    carry: PyTree,
+) -> tuple[Array, ImageTrace, PyTree, PyTree]:
+    """Take a step in a world on the host: its action, what to keep of it, carry and perturbation after it."""
+    arrived, after = sense(perturbation, key, time, state, image)
+    noise = jax.random.fold_in(stream(key, "noise"), time)  # as of `sense`
+    origin = perturbation.carried(noise, state, _places(*image.shape[:2]))
+    action, carry, inside = policy.step(arrived, carry)
+    assert inside.attention is not None
+    kept = ImageTrace(
+        image,
+        arrived.astype(image.dtype),
+        origin[..., :2],
+        jnp.sum(inside.attention, 0),
+        policy.distribution.feedback(action),
+        jnp.zeros(()),
+        jnp.ones((), bool),
+    )
+    return perturb_action(perturbation, key, time, after, action), kept, carry, after
+
+
+def _places(height: int, width: int) -> UInt8[Array, "H W 3"]:
+    """Return an image of the places of pixels: row, column, nothing."""
+    rows, columns = jnp.meshgrid(jnp.arange(height), jnp.arange(width), indexing="ij")
+    return jnp.stack([rows, columns, jnp.zeros_like(rows)], -1).astype(jnp.uint8)
 
 
 def write_image_video(
@@ -133,16 +205,17 @@ def write_image_video(
     def draw(step: int) -> np.ndarray:
         best = np.argsort(-episode.importance[step], kind="stable")[: policy.num_attended]
         light = _light(height, width, corners[best], size)
-        return _draw(
-            episode, step, light, f"{title}   step {step}   return {shown(float(totals[step]))}"
-        )
+        line = f"{title}   step {step}   return {shown(float(totals[step]))}"
+        return _draw(episode, step, light, line, isinstance(policy.distribution, Categorical))
 
     return write_frames(path, draw, range(0, count, STRIDE), steps_per_second / STRIDE)
 
 
-def _draw(episode: ImageTrace, step: int, light: np.ndarray, line: str) -> np.ndarray:
-    world, arrived = np.asarray(episode.world[step]), np.asarray(episode.arrived[step])
-    height, width, _ = world.shape
+def _draw(
+    episode: ImageTrace, step: int, light: np.ndarray, line: str, choices: bool
+) -> np.ndarray:
+    height, width, _ = episode.world.shape[1:]
+    world, arrived = _in_colour(episode.world[step]), _in_colour(episode.arrived[step])
     # Of several pixels from one place, the brightest counts
     before = np.zeros((height, width))
     origin = episode.places[step]
@@ -167,8 +240,17 @@ def _draw(episode: ImageTrace, step: int, light: np.ndarray, line: str) -> np.nd
         canvas.paste(large, (left, _EDGE // 2 + _HEAD))
     top = height * _ZOOM + _EDGE + _HEAD
     pen.text((_EDGE, top), line, _INK, font)
-    _draw_actions(pen, top + 34, np.asarray(episode.action[step]))
+    draw_actions = _draw_choices if choices else _draw_actions
+    draw_actions(pen, top + 34, np.asarray(episode.action[step]))
     return np.asarray(canvas)
+
+
+def _draw_choices(pen: ImageDraw.ImageDraw, base: int, action: np.ndarray) -> None:
+    """Draw a box for each option; those that are taken are filled."""
+    for number, taken in enumerate(action):
+        left = _EDGE + 40 * number
+        pen.rectangle((left, base - 4, left + 30, base + 14), style.COLOURS[0] if taken else _GREY)
+        pen.text((left + 10, base - 4), str(number), _PAPER if taken else _INK, _font(15))
 
 
 def _draw_actions(pen: ImageDraw.ImageDraw, base: int, action: np.ndarray) -> None:
@@ -184,6 +266,11 @@ def _draw_actions(pen: ImageDraw.ImageDraw, base: int, action: np.ndarray) -> No
 @functools.cache
 def _font(size: int) -> Any:
     return ImageFont.load_default(size)
+
+
+def _in_colour(images: np.ndarray) -> UInt8[np.ndarray, "*T H W 3"]:
+    """Return images with three channels."""
+    return np.broadcast_to(images, (*images.shape[:-1], 3))
 
 
 def _light(
@@ -212,7 +299,7 @@ def importance_figure(path: Path, policy: Policy, episode: ImageTrace, title: st
     episode = jax.tree.map(np.asarray, episode)
     alive = episode.alive
     corners, size = policy.patches(*episode.world.shape[1:3])
-    importance, arrived = episode.importance[alive], episode.arrived[alive]
+    importance, arrived = episode.importance[alive], _in_colour(episode.arrived[alive])
     levels = np.log10(importance / importance.mean() + 1e-3)
     edges = np.linspace(levels.min(), levels.max() + 1e-6, 13)
     where = np.clip(np.digitize(levels, edges) - 1, 0, len(edges) - 2)

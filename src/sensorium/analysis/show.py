@@ -16,7 +16,7 @@ from sensorium.errors import ConfigError
 from sensorium.evaluation import as_shown, evaluation_keys
 from sensorium.flags import NO_FLAGS, PerturbationFlags
 from sensorium.perturbations import Perturbation, each_background
-from sensorium.rollout import make_world, require_device
+from sensorium.rollout import make_world
 from sensorium.serialisation import check_writable
 from sensorium.terminal import shown
 from sensorium.types import num_sensors_of
@@ -140,10 +140,7 @@ def _image_episode(
     """Run an episode of images: the attended patches are shown."""
     (key,) = evaluation_keys(seed, 1)
     policy = agent.policy
-    device = require_device(
-        world, f"Agents of images are shown on the device; {agent.recipe.env} is on the host."
-    )
-    episode = attention.trace_images(policy, device, as_shown(policy, perturbation), key, steps)
+    episode = attention.trace_images(policy, world, as_shown(policy, perturbation), key, steps)
     title = _title(agent, perturbation, int(episode.alive.sum()))
     return _Episode(
         title,

@@ -56,6 +56,7 @@ def open_env(
         import ale_py
         import cv2  # noqa: F401  # resizes
     gymnasium.register_envs(ale_py)
+    ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no greetings
     if name.rpartition(":")[2] not in gymnasium.registry:
         raise did_you_mean(
             "Atari game", name, [known for known in gymnasium.registry if knows(known)]
