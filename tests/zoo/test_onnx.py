@@ -20,6 +20,7 @@ from sensorium.policies import (
     DeepSetsConfig,
     FeedForwardConfig,
     KeyMap,
+    Reading,
     SetTransformerConfig,
     VisionAttentionNeuronConfig,
 )
@@ -48,6 +49,17 @@ POLICIES = {
     "entities-nla-published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), (5, 3), False),
     "attention-agent": (AttentionAgentConfig(), IMAGES, False),
     "images": (VisionAttentionNeuronConfig(num_queries=64), IMAGES, False),
+    "images-of-pong": (
+        VisionAttentionNeuronConfig(
+            num_queries=64,
+            reading=Reading.CONVOLUTIONS,
+            hidden_size=0,
+            learned_norms=True,
+            distinct_patches=8,
+        ),
+        IMAGES,
+        False,
+    ),
     "images-nla": (
         VisionAttentionNeuronConfig(num_queries=64, key_map=KeyMap.NLA_PUBLISHED),
         IMAGES,

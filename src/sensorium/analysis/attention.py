@@ -268,9 +268,9 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
-def _in_colour(images: np.ndarray) -> UInt8[np.ndarray, "*T H W 3"]:
+def _in_colour(images: Any) -> UInt8[np.ndarray, "*T H W 3"]:
     """Return images with three channels."""
-    return np.broadcast_to(images, (*images.shape[:-1], 3))
+    return np.broadcast_to(np.asarray(images), (*images.shape[:-1], 3))
 
 
 def _light(

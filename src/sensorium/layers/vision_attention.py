@@ -10,7 +10,7 @@ absent (NaN) adds nothing. As in the authors' agents, layer norms have weights o
 keys list pixels before frames, values frames first.
 
 Most patches of an Atari screen are alike. Equal ones can be merged into one, whose score is larger by the
-logarithm of their number: the same code, from a seventh of the patches (`distinct_patches`).
+logarithm of their number: the same code, from a seventh of the patches (`distinct`).
 
 Keys can go through the nonlinear map of NLA (`nonlinear_keys.py`); as published, it ties the layer to a
 number and an order of patches.
@@ -59,7 +59,6 @@ class VisionAttentionNeuron(eqx.Module):
     patch_size: int = eqx.field(static=True)
     num_frames: int = eqx.field(static=True)
     motion_scale: float = eqx.field(static=True)
-    distinct_patches: int = eqx.field(static=True, default=0)
 
     def __init__(
         self,
@@ -72,7 +71,6 @@ class VisionAttentionNeuron(eqx.Module):
         position_size: int,
         motion_scale: float = 1.0,
         learned_norms: bool = False,
-        distinct_patches: int = 0,
         nonlinear_keys: NonlinearKeys | None = None,
         key: Key,
     ):
@@ -88,8 +86,6 @@ class VisionAttentionNeuron(eqx.Module):
             motion_scale: What keys multiply the differences of frames by. With 1, as published, they are so
                 small that a layer with random weights attends to all patches alike, and learns slowly.
             learned_norms: Give the layer norms weights.
-            distinct_patches: Merge equal patches where no more than so many differ; 0 to take all one by one.
-                The code is the same. With nonlinear keys none are merged.
             nonlinear_keys: A nonlinear map of the keys (NLA), or None for the plain layer.
             key: Random key.
 
@@ -105,23 +101,24 @@ class VisionAttentionNeuron(eqx.Module):
         self.value = Linear(pixels * num_frames, message_size, key=key_value)
         self.norms = (LayerNorm(pixels), LayerNorm(message_size)) if learned_norms else None
         self.nonlinear_keys = nonlinear_keys
-        self.distinct_patches = 0 if nonlinear_keys is not None else distinct_patches
         self.num_queries, self.patch_size, self.num_frames = num_queries, patch_size, num_frames
         self.motion_scale = motion_scale
 
     def __call__(
-        self, frames: Float[Array, "F H W"], previous_action: Action
+        self, frames: Float[Array, "F H W"], previous_action: Action, distinct_patches: int = 0
     ) -> tuple[Float[Array, "M D"], Float[Array, "M patches"]]:
         """Compute the code, and how much each query attends to each patch.
 
         Args:
             frames: Grey, from 0 to 1, the newest last.
             previous_action: What the agent did last.
+            distinct_patches: Merge equal patches where no more than so many differ; 0 to take all one by one.
+                The code is the same. With nonlinear keys none are merged.
         """
         patches = self.split(frames)
         code, attention = self.attend(patches, previous_action)
-        if self.distinct_patches:  # what is not read of the above is not computed
-            code = self.merged(frames, previous_action)
+        if distinct_patches and self.nonlinear_keys is None:  # what is not read is not computed
+            code = self._merged(frames, previous_action, distinct_patches)
         return code, attention
 
     def split(self, frames: Float[Array, "F H W"]) -> Float[Array, "patches F pixels"]:
@@ -165,10 +162,12 @@ class VisionAttentionNeuron(eqx.Module):
         attention = jax.nn.softmax(scores, -1)
         return of_code(jax.nn.relu(attention @ values)), attention
 
-    def merged(self, frames: Float[Array, "F H W"], previous_action: Action) -> Float[Array, "M D"]:
-        """Compute the code from distinct patches, or from all where more of them differ."""
+    def _merged(
+        self, frames: Float[Array, "F H W"], previous_action: Action, limit: int
+    ) -> Float[Array, "M D"]:
+        """Compute the code from distinct patches, or from all where more than `limit` differ."""
         patches = self.split(frames)
-        first, counts, number = distinct(patches, self.distinct_patches)
+        first, counts, number = distinct(patches, limit)
 
         def merging(frames: Array, few: Array) -> Array:
             del frames
@@ -180,7 +179,7 @@ class VisionAttentionNeuron(eqx.Module):
             return self.attend(self.split(frames), previous_action)[0]
 
         # One choice for a whole batch: where each had its own, both branches would be computed for all
-        too_many = anywhere(number > self.distinct_patches)
+        too_many = anywhere(number > limit)
         return jax.lax.cond(too_many, jax.checkpoint(plain), merging, frames, patches[first])
 
 

@@ -188,6 +188,10 @@ class Policy(eqx.Module):
         """
         return self
 
+    def without_shortcuts(self) -> "Policy":
+        """Return the same policy, computed as it is defined, for programs that are not JAX."""
+        return self
+
     def __call__(self, observation: Any, carry: PyTree) -> tuple[Action, PyTree]:
         """Take one checked step.
 

@@ -57,10 +57,11 @@ class VisionCarry(NamedTuple):
     fresh: Bool[Array, ""]
     """Whether there was no frame yet; the first one then fills all."""
     action: Action
-    code: Float[Array, "M D"]
-    blend: Scalar
+    code: Float[Array, "M D"] | None
+    """Before; like the rest None for an agent without memory."""
+    blend: Scalar | None
     """Part of the old code in the next."""
-    memory: Memory
+    memory: Memory | None
 
 
 class Reading(enum.Enum):
@@ -125,6 +126,7 @@ class VisionPolicy(Policy):
     blend: tuple[Linear, Linear] | None
     num_actions: int = eqx.field(static=True)
     hidden_rows: int = eqx.field(static=True, default=12)
+    distinct_patches: int = eqx.field(static=True, default=0)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, spec: ObservationSpec) -> VisionCarry:
@@ -145,13 +147,15 @@ class VisionPolicy(Policy):
                 raise ConfigError(
                     f"NLA as published was built for {known} patches, not for {rows * columns}."
                 )
+        has_memory = self.lstm is not None
+        code = jnp.zeros((self.layer.num_queries, self.layer.value.bias.shape[0]))
         return VisionCarry(
             frames=jnp.zeros((self.layer.num_frames, *size)),
             fresh=jnp.ones((), bool),
             action=jnp.zeros(self.num_actions),
-            code=jnp.zeros((self.layer.num_queries, self.layer.value.bias.shape[0])),
-            blend=jnp.zeros(()),
-            memory=self.lstm.initial_memory() if self.lstm else Memory(jnp.zeros(0), jnp.zeros(0)),
+            code=code if has_memory else None,
+            blend=jnp.zeros(()) if has_memory else None,
+            memory=self.lstm.initial_memory() if self.lstm else None,
         )
 
     def check(self, observation: Any, carry: VisionCarry) -> Image:
@@ -174,7 +178,7 @@ class VisionPolicy(Policy):
         self, frames: Float[Array, "F H W"], carry: VisionCarry
     ) -> tuple[Float[Array, "M D"], VisionCarry, Trace]:
         """Compute a new code from frames that are already grey and stacked, 0 to 255."""
-        new, attention = self.layer(frames / 255, carry.action)
+        new, attention = self.layer(frames / 255, carry.action, self.distinct_patches)
         return new, carry._replace(frames=frames), Trace(attention=attention)
 
     def decide(
@@ -183,6 +187,9 @@ class VisionPolicy(Policy):
         """Mix the new code with the old one, read it, advance the LSTM, compute the outputs."""
         if self.lstm is None or self.blend is None:
             return self.output(self.reader(features)), carry
+        assert carry.code is not None  # these are None without memory only
+        assert carry.blend is not None
+        assert carry.memory is not None
         code = (1 - carry.blend) * features + carry.blend * carry.code
         memory = self.lstm(self.reader(code), carry.memory)
         outputs = self.output(memory.hidden)
@@ -197,6 +204,10 @@ class VisionPolicy(Policy):
         size = self.layer.patch_size
         rows, columns = grid(height, width, size)
         return np.stack(np.divmod(np.arange(rows * columns), columns), -1) * size, size
+
+    def without_shortcuts(self) -> "VisionPolicy":
+        """Take patches one by one."""
+        return dataclasses.replace(self, distinct_patches=0)
 
     def after_action(self, carry: VisionCarry, action: Action) -> VisionCarry:
         """Feed back the action: the keys of the next step receive it."""
@@ -260,7 +271,6 @@ class VisionAttentionNeuronConfig(PolicyConfig):
                 position_size=self.position_size,
                 motion_scale=self.motion_scale,
                 learned_norms=self.learned_norms,
-                distinct_patches=self.distinct_patches,
                 nonlinear_keys=self.key_map.draw(self.num_queries, num_patches, keys[7]),
                 key=keys[0],
             ),
@@ -270,6 +280,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
             blend=blend if hidden else None,
             num_actions=num_actions,
             hidden_rows=self.hidden_rows,
+            distinct_patches=self.distinct_patches,
             distribution=distribution_of(actions),
         )
 

@@ -113,7 +113,7 @@ def export_policy(
     policy.initial_carry(spec)
     count = num_sensors_of(spec)
     free = count is not None and policy.takes(with_num_sensors(spec, count + 1))
-    model = _translate(onnx, policy, spec, free)
+    model = _translate(onnx, policy.without_shortcuts(), spec, free)
     first = _named(policy.initial_carry(spec), "carry")
     meta = {
         **(facts or {}),
