@@ -74,6 +74,11 @@ _RESHUFFLE = 66  # at most so many steps of an order: all sequences have another
 _BEGINNING = 200  # steps of a rollout where only the first steps of an episode are special
 _HARMLESS: tuple[Perturbation, ...] = (Shuffle(), compose(NoiseChannels(5), Shuffle()))
 _UPDATES = 640  # of a generation
+_GENERATIONS = 100
+_COLLECTING = (
+    0.5  # about which part of PPO's time goes into collecting, where a simulation is quick
+)
+_MOST_ITERATIONS = 32
 # Of a generation, where episodes are short and quick
 _NEW_STEPS = 6_400
 _NEW_SECONDS = 10
@@ -141,7 +146,7 @@ def twin(
     clone = Stage(
         "clone",
         trainer,
-        generations=100,
+        generations=_GENERATIONS,
         perturbation=trained,
         test_perturbation=tested,
         expert=expert.source,
@@ -154,7 +159,7 @@ def twin(
     )
     stages: tuple[Stage, ...] = (clone,)
     if then_ppo:
-        ppo = dict(name="ppo", trainer=_from_reward(expert), test_every=2)
+        ppo = dict(name="ppo", trainer=_from_reward(expert, max_seconds), test_every=2)
         stages += (clone.changed(**ppo, expert="", vecnormalize=""),)
     return Recipe(
         name=name_of_twin(env),
@@ -234,14 +239,18 @@ def _of_sensors(spec: ObservationSpec, max_steps: int, expert: Measured) -> Dagg
     )
 
 
-def _from_reward(expert: Measured) -> PpoConfig:
-    """Set up PPO that starts from a twin: with little noise, which a narrow skill survives."""
+def _from_reward(expert: Measured, max_seconds: float | None) -> PpoConfig:
+    """Set up PPO that starts from a twin: with little noise, which a narrow skill survives.
+
+    Its schedules are over generations; these are as long as fills the time.
+    """
     lanes, steps = 32, 64
-    iterations = _NEW_SECONDS * expert.steps_per_second / (lanes * steps)
+    seconds = _NEW_SECONDS if max_seconds is None else _COLLECTING * max_seconds / _GENERATIONS
+    iterations = seconds * expert.steps_per_second / (lanes * steps)
     return PpoConfig(
         num_envs=lanes,
         num_steps=steps,
-        num_iterations=int(min(max(iterations, 1), 8)),
+        num_iterations=int(min(max(iterations, 1), _MOST_ITERATIONS)),
         num_epochs=6,
         num_minibatches=4,
         critic_iterations=2,
@@ -286,12 +295,13 @@ def _rewirings(spec: ObservationSpec, length: int) -> tuple[Perturbation, Pertur
     """
     if is_image(spec):
         return Identity(), None
-    midway = Reshuffle(max(min(length // 3, _RESHUFFLE), 1))
+    often = Reshuffle(max(min(length // 3, _RESHUFFLE), 1))
+    midway = Reshuffle(max(length // 2, 1))
     count = shape_of(spec)[0]
     missing = (compose(Drop(1), Shuffle()),) if count > 2 else ()
     # Three times as many entities as here may come later; scalar sensors are what they are
     more = () if isinstance(spec, int) else (compose(DuplicateSome(2 * count), Shuffle()),)
-    return OneOf((*_HARMLESS, *missing, *more, midway)), OneOf((*_HARMLESS, *more))
+    return OneOf((*_HARMLESS, *missing, *more, often)), OneOf((*_HARMLESS, *more, midway))
 
 
 def name_of_twin(env: str) -> str:

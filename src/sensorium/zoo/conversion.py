@@ -47,7 +47,7 @@ from sensorium.zoo.agent import Agent, load
 from sensorium.zoo.comparison import PLAIN, SHUFFLED, Comparison
 from sensorium.zoo.training import PASSED, as_expert, find_expert, resume, train
 
-AS_GOOD = 0.99
+AS_GOOD = 0.98
 """The share of its expert's return at which a twin stops to learn."""
 
 _TINY = 1e-6
