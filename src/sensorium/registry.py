@@ -116,15 +116,20 @@ def import_parts(module: str) -> ModuleType:
     Raises:
         MissingExtraError: There is no such module, or it cannot be imported.
     """
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)  # processes that are started later get it from here
+    find_modules_here()
     try:
         return importlib.import_module(module)
     except Exception as error:
         raise MissingExtraError(
             f"The module {module!r} cannot be imported: {type(error).__name__}: {error}."
         ) from error
+
+
+def find_modules_here() -> None:
+    """Let modules of the working directory be imported, which a command that is installed does not."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)  # processes that are started later get it from here
 
 
 def import_plugins(arguments: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -23,6 +24,23 @@ def test_facts_come_from_the_environment():
     assert (world.num_sensors, world.num_actions) == (4 + 3, 2)
     assert (world.max_steps, world.solved_return) == (500, 475.0)
     assert make_world(WORLDS.format("Walk")).solved_return == np.inf
+
+
+def test_a_module_of_the_working_directory_may_register_an_environment(tmp_path):
+    """With the command that is installed, whose path has no working directory; in worker processes too."""
+    (tmp_path / "mine.py").write_text(
+        "import gymnasium\n"
+        "from gymnasium.envs.classic_control import PendulumEnv\n"
+        "gymnasium.register('Mine-v0', PendulumEnv, max_episode_steps=5)\n"
+    )
+    command = Path(sys.executable).with_name("sensorium")
+    result = subprocess.run(
+        [command, "eval", "cartpole-pi", "--env", "gym:mine:Mine-v0", "--episodes", "2",
+         "--workers", "1", "--json", "-"],
+        capture_output=True, text=True, cwd=tmp_path, timeout=280,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert len(json.loads(result.stdout)["returns"]) == 2
 
 
 def test_actions_are_mapped_to_what_the_environment_takes():

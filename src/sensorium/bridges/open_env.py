@@ -24,6 +24,7 @@ from sensorium.bridges.checked import checked, described
 from sensorium.bridges.observations import Layout, lay_out
 from sensorium.bridges.spaces import check_spaces
 from sensorium.errors import ConfigError, SensoriumError, did_you_mean
+from sensorium.registry import find_modules_here
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +140,8 @@ def env_ids() -> list[str]:
 def _make(name: str, render_mode: str | None, **settings: Any) -> gymnasium.Env:
     # Environments that draw nothing need not take a render mode
     drawing = {} if render_mode is None else {"render_mode": render_mode}
+    if ":" in name:
+        find_modules_here()
     try:
         settings = {"disable_env_checker": True, **drawing, **settings}
         env: gymnasium.Env = gymnasium.make(name, **settings)
