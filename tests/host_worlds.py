@@ -300,6 +300,17 @@ class Stripes(gymnasium.Env):
         return image
 
 
+class GreyStripes(Stripes):
+    """The same without colours."""
+
+    def __init__(self):
+        super().__init__()
+        self.observation_space = spaces.Box(0, 255, (12, 18, 1), np.uint8)
+
+    def _draw(self):
+        return super()._draw()[..., :1]
+
+
 def name_stripes(shown):
     """What pays in `Stripes`, but where patches were exchanged: it reads two pixels."""
     return np.where(shown[..., 0, 0, 0] == shown[..., 11, 0, 0], 1.0, -1.0)[..., None]
@@ -319,6 +330,7 @@ for kind in (
     Rows,
     Grid,
     Stripes,
+    GreyStripes,
 ):
     gymnasium.register(
         f"{kind.__name__}-v0", f"tests.host_worlds:{kind.__name__}", max_episode_steps=20

@@ -14,8 +14,9 @@ from sensorium import envs, recipes, registry
 from sensorium.demo.actors import AgentCatalog
 from sensorium.demo.messages import Controls, Message, unpack
 from sensorium.demo.session import Session
+from sensorium.errors import ConfigError
 from sensorium.evaluation import evaluate
-from sensorium.policies import ConvolutionalConfig
+from sensorium.policies import ConvolutionalConfig, VisionAttentionNeuronConfig
 from sensorium.rollout import make_world
 from sensorium.zoo import Agent
 
@@ -176,6 +177,21 @@ def test_our_agents_drive_gymnasiums_own_car_racing(cars, catalog, tmp_path):
     assert session.about()["baseline"] == "carracing-cnn"
     assert seen["baseline"]["total"] != seen["agent"]["total"]
     session.close()
+
+
+def test_grey_images_have_patches_but_no_colours(start_in):
+    policy = VisionAttentionNeuronConfig(num_queries=16, top=4, hidden_rows=0)
+    session = start_in("gym:tests.host_worlds:GreyStripes-v0", policy=policy)
+    assert not session.about()["in_colour"]
+    session.handle(Message("set", 1, {"hidden": (0,), "wiring": 3}))
+    session.advance(2)
+    seen = look(session)
+    assert seen["image"].shape == seen["arrived"].shape == (12, 18, 3)
+    assert not np.array_equal(seen["image"], seen["arrived"])
+    assert seen["importance"].shape == (6,)
+    for changes in ({"background": "waves"}, {"modify": "bars"}):
+        with pytest.raises(ConfigError, match="no background or colours"):
+            session.handle(Message("set", 2, changes))
 
 
 def test_an_agent_without_patches_is_shown_too(cars, start_in):

@@ -88,14 +88,14 @@ class RewiredImage(Rewired):
     @property
     def hidden(self) -> np.ndarray:
         """Which patches are black, before they change places."""
-        return np.asarray(self.state[3])
+        return np.asarray(self.state[-2])
 
     @property
     def changes_anything(self) -> bool:
         """Whether the agent gets another image than the world shows."""
-        _, (background, _), (change, _), hidden, (order, _) = self.state
+        _, *choices, hidden, (order, _) = self.state
         moved = np.any(order != np.arange(len(order)))
-        return bool(moved or background or change or hidden.any())
+        return bool(moved or any(choice for choice, _ in choices) or hidden.any())
 
 
 _R = TypeVar("_R", bound=Rewired)
@@ -219,18 +219,18 @@ _CHANGE = OneOf(tuple(MODIFICATIONS[name] if name else Identity() for name in CH
 
 
 class ImageRewiring(Rewiring[RewiredImage]):
-    """Images: background, changes of colour and the like, hidden patches, and the order of patches."""
+    """Images: hidden patches, and the order of patches; in colour also the background and shades."""
 
     def __init__(self, policy: Policy, shape: tuple[int, ...]):
-        """Set up for a policy and images of (H, W, 3)."""
+        """Set up for a policy and images of (H, W, 3) or (H, W, 1)."""
         self.shape = shape
+        self.in_colour = shape[2] == 3
         rows, columns = grid(shape[0], shape[1], PATCH)
         self._count = rows * columns
         self._perturbation = Compose(
             (
                 HideRows(policy.hidden_rows),  # as `evaluation.as_shown`
-                _BACKGROUND,
-                _CHANGE,
+                *((_BACKGROUND, _CHANGE) if self.in_colour else ()),
                 Occlude(0.0, PATCH),
                 ShufflePatches(PATCH),
             )
@@ -241,12 +241,24 @@ class ImageRewiring(Rewiring[RewiredImage]):
             raise ConfigError(
                 "This world shows images; it has no channels to silence, copy or add to."
             )
+        if not self.in_colour and (controls.background or controls.modify):
+            raise ConfigError("This world shows grey images: it has no background or colours.")
         if max(controls.hidden, default=0) >= self._count:
             raise ConfigError(f"There are patches 0 to {self._count - 1}.")
 
     def rewire(
         self, controls: Controls, reshuffles: int, upload: np.ndarray | None = None
     ) -> RewiredImage:
+        random = np.random.default_rng(controls.seed).permutation(self._count)
+        hidden = random < round(self._count * controls.occlude / 100)
+        hidden[list(controls.hidden)] = True
+        order = jnp.asarray(order_of(controls, reshuffles, self._count))
+        choices = self._choices(controls, upload) if self.in_colour else ()
+        state = ((), *choices, hidden, PatchOrder(order, jnp.zeros((), jnp.int32)))
+        return RewiredImage(self._perturbation, state)
+
+    def _choices(self, controls: Controls, upload: np.ndarray | None) -> tuple[PyTree, PyTree]:
+        """Return the states of background and shades."""
         image = np.zeros(self.shape, np.uint8)
         kind = 0
         if controls.background == NOISE:
@@ -255,20 +267,11 @@ class ImageRewiring(Rewiring[RewiredImage]):
             kind, image = 2, upload
         elif controls.background not in ("", UPLOAD):
             kind, image = 2, frames_of(controls.background, *self.shape[:2])[0]
-        random = np.random.default_rng(controls.seed).permutation(self._count)
-        hidden = random < round(self._count * controls.occlude / 100)
-        hidden[list(controls.hidden)] = True
         change = np.asarray(CHANGES.index(controls.modify), np.int32)
-        state = (
-            (),
+        return (
             (np.asarray(kind, np.int32), ((), (), image)),
             (change, _states_of_changes(controls.seed, self.shape)),
-            hidden,
-            PatchOrder(
-                jnp.asarray(order_of(controls, reshuffles, self._count)), jnp.zeros((), jnp.int32)
-            ),
         )
-        return RewiredImage(self._perturbation, state)
 
     def inputs(self, rewired: RewiredImage) -> tuple[int, ...]:
         del rewired
@@ -283,15 +286,13 @@ def _states_of_changes(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
 
 
 def rewiring_for(policy: Policy, spec: ObservationSpec) -> SensorRewiring | ImageRewiring:
-    """Choose by what the world shows; ConfigError if that is neither sensors nor images in colour."""
+    """Choose by what the world shows; ConfigError if that is neither sensors nor images."""
     if num_sensors_of(spec) is not None:
         return SensorRewiring(policy, spec)
     shape = shape_of(spec)
-    if len(shape) == 3 and shape[2] == 3:
+    if len(shape) == 3 and shape[2] in (1, 3):
         return ImageRewiring(policy, shape)
-    raise ConfigError(
-        f"The demo shows sensors, entities and images in colour; not {in_words(spec)}."
-    )
+    raise ConfigError(f"The demo shows sensors, entities and images; not {in_words(spec)}.")
 
 
 def order_of(controls: Controls, reshuffles: int, count: int) -> Int[np.ndarray, " count"]:

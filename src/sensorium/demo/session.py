@@ -154,6 +154,7 @@ class Session:
         }
         if isinstance(self._rewiring, ImageRewiring):
             about |= self._about_images(actors.agent.policy, *self._rewiring.shape[:2])
+            about["in_colour"] = self._rewiring.in_colour
         elif isinstance(self._rewiring, SensorRewiring):
             about |= {
                 "sensors": list(world.sensor_names),
@@ -263,12 +264,14 @@ class Session:
     def _image_arrays(self, agent: Snapshot, rewired: RewiredImage) -> dict[str, np.ndarray]:
         """Return the observation, the same after the perturbation, and the attention to each patch."""
         assert agent.observation is not None
-        image = np.asarray(agent.observation, np.uint8)
-        arrays = {"image": image, "hidden": rewired.hidden.astype(np.uint8)}
+        arrays = {
+            "image": _in_colour(agent.observation),
+            "hidden": rewired.hidden.astype(np.uint8),
+        }
         if agent.trace is None:
             return arrays
         if rewired.changes_anything:
-            arrays["arrived"] = np.asarray(agent.trace.arrived, np.uint8)
+            arrays["arrived"] = _in_colour(agent.trace.arrived)
         if agent.trace.attention is not None:
             arrays["importance"] = np.asarray(agent.trace.attention).sum(0).astype(np.float32)
         return arrays
@@ -292,6 +295,12 @@ def _score(snapshot: Snapshot) -> dict[str, Any]:
         "time": snapshot.time,
         "ended": snapshot.ended,
     }
+
+
+def _in_colour(image: Any) -> UInt8[np.ndarray, "height width 3"]:
+    """Return an image of bytes with red, green and blue."""
+    shape = (*np.shape(image)[:2], 3)
+    return np.ascontiguousarray(np.broadcast_to(np.asarray(image, np.uint8), shape))
 
 
 def _shrunk(image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "h w 3"]:

@@ -74,7 +74,8 @@ function layOut(next) {
   const image = about.drawing === "image", sensors = Boolean(about.sensors);
   for (const field of document.querySelectorAll("[data-for]")) {
     const { for: what } = field.dataset;
-    field.hidden = (what === "image" && !image) || (what === "sensors" && !(sensors && about.any_number));
+    field.hidden = (what === "image" && !image) || (what === "colour" && !about.in_colour)
+      || (what === "sensors" && !(sensors && about.any_number));
   }
   $("channels").hidden = !sensors;
   $("image-panel").hidden = !image;
@@ -96,7 +97,8 @@ function layOut(next) {
     : "The agent in its world");
   fillAgents();
   buttons.reset(about.sensors, about.first_noise);
-  say(image ? "Click the image to hide patches. Drop another onto the page to use it as background."
+  say(image ? "Click the image to hide patches."
+      + (about.in_colour ? " Drop another onto the page to use it as background." : "")
     : sensors && about.any_number ? "Press Shuffle. Click a sensor or an input to silence it."
     : FIXED);
 }
@@ -343,7 +345,7 @@ function moveCursor(event) {
 // Uploads
 
 function upload(file) {
-  if (about?.drawing !== "image") say("This world has no background to put an image into.", true);
+  if (!about?.in_colour) say("This world has no background to put an image into.", true);
   else if (!file.type.startsWith("image/")) say("That file is no image.", true);
   else if (file.size > LARGEST_FILE) say("An image may have 4 MB; this one has more.", true);
   else {
