@@ -128,6 +128,22 @@ def test_a_recurrent_expert_forgets_only_where_an_episode_starts(folder):
         )
 
 
+def test_a_model_of_stacked_images_gets_the_last_ones_of_each_lane():
+    """As behind VecFrameStack itself, across the end of an episode."""
+    env_id = "tests.host_worlds:Drive-v0"  # of 20 steps
+    env = VecFrameStack(DummyVecEnv([lambda: gymnasium.make(env_id)]), 3)
+    settings = dict(policy_kwargs=dict(features_extractor_kwargs=dict(features_dim=4)), seed=0)
+    model = stable_baselines3.PPO("CnnPolicy", env, device="cpu", **settings)
+    world = make_world(f"gym:{env_id}")
+    actor, started = Sb3Actor(model, world), np.ones(1, bool)
+    stacked = env.reset()
+    for _ in range(25):
+        action, _ = model.predict(stacked, deterministic=True)
+        label = actor.act(started, np.zeros(1, int), stacked[..., -3:])
+        np.testing.assert_allclose(label, world.from_env_actions(action), atol=1e-5)
+        stacked, _, started, _ = env.step(action)
+
+
 @pytest.mark.parametrize(
     ("wrap", "sentence"),
     [

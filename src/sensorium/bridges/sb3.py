@@ -263,9 +263,16 @@ def check_statistics(statistics: Any, world: HostWorld) -> None:
 
 
 def check_spaces(model: Any, world: HostWorld) -> None:
-    """Refuse a model that was trained with other spaces than a world's; ConfigError says what differs."""
+    """Refuse a model that was trained with other spaces than a world's; ConfigError says what differs.
+
+    Images may be stacks of frames, see `num_frames`.
+    """
+    shown = world.own_observation_space
+    if (frames := num_frames(model, world)) > 1:
+        low, high = (np.repeat(bound, frames, -1) for bound in (shown.low, shown.high))
+        shown = spaces.Box(low, high, dtype=shown.dtype)
     for what, theirs, ours in (
-        ("observations", model.observation_space, world.own_observation_space),
+        ("observations", model.observation_space, shown),
         ("actions", model.action_space, world.action_space),
     ):
         if differs := difference(theirs, ours):
@@ -274,6 +281,17 @@ def check_spaces(model: Any, world: HostWorld) -> None:
                 f"{world.name}: {differs}. If it was trained behind wrappers, register the environment "
                 "with them, and name that one as gym:module:Id."
             )
+
+
+def num_frames(model: Any, world: HostWorld) -> int:
+    """Return how many of a world's images a model sees at once, as behind VecFrameStack; 1 of all else."""
+    theirs, ours = model.observation_space.shape or (), world.own_observation_space.shape or ()
+    if len(theirs) != 3 or len(ours) != 3:
+        return 1
+    if theirs[:2] != ours[:2]:
+        theirs = (*theirs[1:], theirs[0])  # channels first, see `difference`
+    frames, left = divmod(theirs[2], ours[2])
+    return frames if theirs[:2] == ours[:2] and not left else 1
 
 
 def difference(theirs: spaces.Space, ours: spaces.Space) -> str | None:

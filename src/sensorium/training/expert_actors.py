@@ -10,11 +10,36 @@ from jaxtyping import Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.pytorch import as_function, one_thread
-from sensorium.bridges.sb3 import check_spaces, check_statistics, logits_of, tells_logits
+from sensorium.bridges.sb3 import (
+    check_spaces,
+    check_statistics,
+    logits_of,
+    num_frames,
+    tells_logits,
+)
 from sensorium.bridges.spaces import CHOICES
 from sensorium.errors import ConfigError
 from sensorium.policies.action_distributions import distribution_of
 from sensorium.rollout.acting import Actor
+
+
+class FrameStack:
+    """The last images of each of L lanes along the channels, the newest last: as VecFrameStack does it."""
+
+    def __init__(self, number: int):
+        """Keep that many."""
+        self._number = number
+        self._frames: np.ndarray | None = None
+
+    def __call__(self, started: Bool[np.ndarray, " L"], images: np.ndarray) -> np.ndarray:
+        """Add an image to each lane; where an episode has started, those before it are black."""
+        if self._number == 1:
+            return images
+        if self._frames is None:
+            self._frames = np.zeros((*images.shape[:-1], images.shape[-1] * self._number), np.uint8)
+        before = np.where(started.reshape(-1, 1, 1, 1), 0, self._frames[..., images.shape[-1] :])
+        self._frames = np.concatenate([before, images], axis=-1)
+        return self._frames
 
 
 class Sb3Actor(Actor):
@@ -35,6 +60,7 @@ class Sb3Actor(Actor):
         if statistics is not None:
             check_statistics(statistics, world)
         self._model, self._world = model, world
+        self._stacked = FrameStack(num_frames(model, world))
         self._normalised = getattr(statistics, "normalize_obs", lambda shown: shown)
         self._state: Any = None
         self._tells_logits = tells_logits(model)
@@ -46,7 +72,8 @@ class Sb3Actor(Actor):
         episodes: Int[np.ndarray, " L"],
         observations: np.ndarray,
     ) -> Float[np.ndarray, "L A"]:
-        shown = self._normalised(self._world.to_own_observations(observations))
+        shown = self._stacked(started, self._world.to_own_observations(observations))
+        shown = self._normalised(shown)
         with one_thread():
             if self._tells_logits:
                 return np.asarray(self._advice(logits_of(self._model, shown)))
