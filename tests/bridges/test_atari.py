@@ -64,6 +64,21 @@ def test_random_starts_are_counted(starts):
         open_env(f"{PONG}?random_starts={starts}")
 
 
+@pytest.mark.parametrize(
+    "wrong", [f"{STICKY}=1", f"{STICKY}=-0.1", f"{STICKY}=often", f"{STICKY}=[]"]
+)
+def test_sticky_actions_are_a_probability(wrong):
+    with pytest.raises(ConfigError, match=f"{STICKY} is a probability"):
+        open_env(f"{PONG}?{wrong}")
+
+
+@pytest.mark.parametrize("wrong", ["mode=99", "difficulty=-1", "no_such_thing=1"])
+def test_what_ale_does_not_know_is_one_sentence(wrong):
+    with pytest.raises(ConfigError, match="Gymnasium cannot open ALE/Pong-v5") as caught:
+        open_env(f"{PONG}?{wrong}")
+    assert "\n" not in str(caught.value)
+
+
 def test_an_unknown_game_names_the_nearest():
     with pytest.raises(UnknownNameError, match="ALE/Pong-v5"):
         open_env("ALE/Pomg-v5")

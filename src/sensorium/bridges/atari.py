@@ -17,13 +17,15 @@ import numpy as np
 from gymnasium import spaces
 from jaxtyping import UInt8
 
-from sensorium.errors import ConfigError, did_you_mean, needs
+from sensorium.errors import ConfigError, needs
 
 FRAMES = 4
 """Of the emulator in a step."""
 SIZE = 84
 """Pixels of a picture, each way."""
 
+_STARTS, _STICKY = "random_starts", "repeat_action_probability"
+_FIXED = {"frameskip": 1, "obs_type": "ram", "continuous": False, "sound_obs": False}
 _MOST_NOOPS = 30
 _FRAMES_PER_SECOND = 60
 
@@ -36,42 +38,39 @@ def knows(name: str) -> bool:
     return identifier.startswith("ALE/") or "NoFrameskip-v" in identifier
 
 
-def open_env(
-    name: str, render_mode: str | None = None, random_starts: Any = 0, **settings: Any
-) -> gymnasium.Env:
-    """Open a game.
+def prepare(name: str, settings: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Register ALE's games, and check the options of one.
 
     Args:
         name: Such as `"ALE/Pong-v5"`.
-        render_mode: `rgb_array` for images.
-        random_starts: Take up to so many random actions before an episode, so that it starts in mid-game.
-        settings: Other arguments of `gymnasium.make`.
+        settings: The options. `random_starts`, 0 by default: take up to so many random actions before an
+            episode, so that it starts in mid-game; others are arguments of `gymnasium.make`.
+
+    Returns:
+        `random_starts`, and all arguments of `gymnasium.make`.
 
     Raises:
         MissingExtraError: ale-py or OpenCV is not installed.
-        UnknownNameError: ALE has no such game.
-        ConfigError: A setting is of the wrong kind.
+        ConfigError: An option is of the wrong kind, or cannot be chosen.
     """
     with needs("atari", name):
         import ale_py
         import cv2  # noqa: F401  # resizes
     gymnasium.register_envs(ale_py)
     ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # no greetings
-    if name.rpartition(":")[2] not in gymnasium.registry:
-        raise did_you_mean(
-            "Atari game", name, [known for known in gymnasium.registry if knows(known)]
-        )
-    if type(random_starts) is not int or random_starts < 0:
-        raise ConfigError(
-            f"{name}: random_starts counts actions, from 0 on, not {random_starts!r}."
-        )
-    fixed = {"frameskip", "obs_type", "continuous", "sound_obs"} & settings.keys()
-    if fixed:
+    if fixed := _FIXED.keys() & settings.keys():
         raise ConfigError(
             f"{name}: {min(fixed)} cannot be chosen; agents see a grey picture after each {FRAMES} frames."
         )
-    chosen = {"frameskip": 1, "obs_type": "ram", "disable_env_checker": True, **settings}
-    return AtariGame(gymnasium.make(name, render_mode=render_mode, **chosen), random_starts)
+    settings = {_STARTS: 0, **settings, **_FIXED}
+    starts, sticky = settings.pop(_STARTS), settings.get(_STICKY, 0)
+    if type(starts) is not int or starts < 0:
+        raise ConfigError(f"{name}: {_STARTS} counts actions, from 0 on, not {starts!r}.")
+    if not isinstance(sticky, int | float) or not 0 <= sticky < 1:
+        raise ConfigError(
+            f"{name}: {_STICKY} is a probability, from 0 to less than 1, not {sticky!r}."
+        )
+    return starts, settings
 
 
 class AtariGame(gymnasium.Wrapper):
@@ -81,7 +80,7 @@ class AtariGame(gymnasium.Wrapper):
     """
 
     def __init__(self, env: gymnasium.Env, random_starts: int = 0):
-        """Wrap a game of ALE that shows each frame; arguments as of `open_env`."""
+        """Wrap a game of ALE that was opened as `prepare` says."""
         super().__init__(env)
         self.observation_space = spaces.Box(0, 255, (SIZE, SIZE, 1), np.uint8)
         self.metadata = {**env.metadata, "render_fps": _FRAMES_PER_SECOND // FRAMES}

@@ -125,8 +125,11 @@ def open_env(
     else:
         if training_reward:
             raise ConfigError(f"{name} has no reward of its own for training.")
-        opener = atari.open_env if atari.knows(parsed.id) else _make
-        env = opener(parsed.id, render_mode, **parsed.settings)
+        if atari.knows(parsed.id):
+            starts, settings = atari.prepare(parsed.id, parsed.settings)
+            env = atari.AtariGame(_make(parsed.id, render_mode, settings), starts)
+        else:
+            env = _make(parsed.id, render_mode, parsed.settings)
     env = lay_out(name, env, parsed.layout)
     check_spaces(name, env)
     return checked(env)
@@ -137,7 +140,7 @@ def env_ids() -> list[str]:
     return list(gymnasium.registry)
 
 
-def _make(name: str, render_mode: str | None, **settings: Any) -> gymnasium.Env:
+def _make(name: str, render_mode: str | None, settings: dict[str, Any]) -> gymnasium.Env:
     # Environments that draw nothing need not take a render mode
     drawing = {} if render_mode is None else {"render_mode": render_mode}
     if ":" in name:
