@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pybullet_envs_gymnasium", reason="the extra `ant` is not installed")
 
-from sensorium.bridges.bullet import open_env
 from sensorium.bridges.fast_bullet import QuickStep
+from sensorium.bridges.open_env import open_env
 
 _WALKERS = [f"{robot}BulletEnv-v0" for robot in ("Ant", "HalfCheetah", "Hopper", "Walker2D")]
 

@@ -115,6 +115,11 @@ class TestAnt:
         with pytest.raises(UnknownNameError, match="did you mean 'AntBulletEnv-v0'"):
             make_world("gym:AntBulletEnv-v1")
 
+    @pytest.mark.parametrize("wrong", ["foo=1", "max_episode_steps=-3"])
+    def test_wrong_options_are_one_sentence(self, wrong):
+        with pytest.raises(ConfigError, match="Gymnasium cannot open AntBulletEnv-v0"):
+            make_world(f"gym:AntBulletEnv-v0?{wrong}")
+
     def test_a_seed_gives_one_episode_first_or_later(self):
         def episode(env, seed):
             observation, _ = env.reset(seed=seed)

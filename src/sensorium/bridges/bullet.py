@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gymnasium
@@ -26,15 +26,14 @@ def knows(name: str) -> bool:
 
 
 def open_env(
-    name: str, training_reward: bool = False, render_mode: str | None = None, **settings: Any
+    name: str, make: Callable[[], gymnasium.Env], training_reward: bool = False
 ) -> gymnasium.Env:
     """Open one of PyBullet's worlds.
 
     Args:
         name: Such as `"AntBulletEnv-v0"`.
+        make: Opens the environment of that name, which is registered by then.
         training_reward: Pay `TrainingReward` instead of the world's own.
-        render_mode: `rgb_array` for images.
-        settings: Other arguments of `gymnasium.make`.
 
     Raises:
         MissingExtraError: PyBullet is not installed.
@@ -48,8 +47,7 @@ def open_env(
         if name not in gymnasium.registry:
             theirs = [known for known in gymnasium.registry if knows(known)]
             raise did_you_mean("PyBullet environment", name, theirs)
-        settings = {"disable_env_checker": True, "render_mode": render_mode, **settings}
-        env: gymnasium.Env = gymnasium.make(name, **settings)
+        env = make()
         env.reset(seed=0)  # see the departures above
         quicken(env)
     return TrainingReward(env) if training_reward else env

@@ -14,6 +14,7 @@ Such as `highway_env:highway-v0?observe=entities&presence=0&config={"observation
 """
 
 import dataclasses
+import functools
 import json
 from typing import Any
 
@@ -120,16 +121,18 @@ def open_env(
         ConfigError: It cannot be opened, or its spaces are of a kind that agents cannot work with.
     """
     parsed = EnvName.parse(name)
+    make = functools.partial(_make, parsed.id, render_mode)
     if bullet.knows(parsed.id):
-        env = bullet.open_env(parsed.id, training_reward, render_mode, **parsed.settings)
+        open_it = functools.partial(make, parsed.settings)
+        env = bullet.open_env(parsed.id, open_it, training_reward)
     else:
         if training_reward:
             raise ConfigError(f"{name} has no reward of its own for training.")
         if atari.knows(parsed.id):
             starts, settings = atari.prepare(parsed.id, parsed.settings)
-            env = atari.AtariGame(_make(parsed.id, render_mode, settings), starts)
+            env = atari.AtariGame(make(settings), starts)
         else:
-            env = _make(parsed.id, render_mode, parsed.settings)
+            env = make(parsed.settings)
     env = lay_out(name, env, parsed.layout)
     check_spaces(name, env)
     return checked(env)
