@@ -33,7 +33,11 @@ from sensorium.perturbations import (
     compose,
 )
 from sensorium.perturbations.patches import from_patches, to_patches
-from sensorium.policies import VisionAttentionNeuronConfig
+from sensorium.policies import (
+    AttentionAgentConfig,
+    ConvolutionalConfig,
+    VisionAttentionNeuronConfig,
+)
 
 SHAPE = (96, 96, 3)
 ALL = [
@@ -136,6 +140,29 @@ def test_occlusion_hides_that_share():
     patches = np.asarray(to_patches(jnp.asarray(shown), 6)).reshape(256, -1)
     assert ((patches == 0).all(1) | (patches == 255).all(1)).all()
     assert (patches == 0).all(1).sum() == 64
+
+
+def test_what_is_removed_is_not_there():
+    """An agent of patches acts as if its list were shorter; other agents see black."""
+    image = np.random.default_rng(0).integers(1, 256, SHAPE, np.uint8)
+    removed, black = (show(Occlude(0.25, removed=gone), image, 2)[1] for gone in (True, False))
+    assert removed.dtype == np.float32
+    np.testing.assert_array_equal(np.nan_to_num(removed), black)
+    patches = np.asarray(to_patches(jnp.asarray(removed), 6)).reshape(256, -1)
+    assert np.isnan(patches).all(1).sum() == np.isnan(patches).any(1).sum() == 64
+    policy = VisionAttentionNeuronConfig(num_queries=64, top=5).build(SHAPE, 3, jax.random.key(0))
+    grey, carry = jnp.asarray(removed[..., :1]), policy.initial_carry((96, 96, 1))
+    code, _, trace = policy.encode(grey, carry)
+    gone = np.isnan(patches).all(1)
+    assert not np.asarray(trace.attention)[:, gone].any()
+    there = policy.layer.split(jnp.broadcast_to(grey[..., 0], (4, 96, 96)) / 255)[~gone]
+    np.testing.assert_allclose(code, policy.layer.attend(there, jnp.zeros(3))[0], atol=1e-5)
+    policy(removed, carry)  # is checked
+    small = ConvolutionalConfig(channels=(2,), windows=(8,), strides=(8,), hidden_sizes=())
+    for config in (small, AttentionAgentConfig(top=5)):
+        agent = config.build(SHAPE, 3, jax.random.key(0))
+        actions = [agent(each, agent.initial_carry(SHAPE))[0] for each in (removed, black)]
+        np.testing.assert_allclose(*actions, atol=1e-5)
 
 
 def test_an_agent_of_patches_sees_the_same_in_any_order(frame):

@@ -104,7 +104,7 @@ def _trace_on_device(
         )
         kept = ImageTrace(
             image,
-            arrived,
+            jnp.nan_to_num(arrived).astype(image.dtype),
             origin[..., :2],
             jnp.sum(inside.attention, 0),
             policy.distribution.feedback(action),
@@ -162,7 +162,7 @@ def _look(
     assert inside.attention is not None
     kept = ImageTrace(
         image,
-        arrived.astype(image.dtype),
+        jnp.nan_to_num(arrived).astype(image.dtype),
         origin[..., :2],
         jnp.sum(inside.attention, 0),
         policy.distribution.feedback(action),

@@ -13,7 +13,7 @@
 | to images | what it does |
 |---|---|
 | `ShufflePatches(size, every)` | patches in random order, a new one every so many steps if asked |
-| `Occlude(share)` | some patches are black |
+| `Occlude(share)` | some patches are black; with `removed=True` they are not there |
 | `HideRows(rows)` | the lowest rows are black |
 | `Background(source)` | an image, a video or a drawn scene where CarRacing has grass |
 | `NoiseBackground()` | noise there |

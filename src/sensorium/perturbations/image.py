@@ -46,7 +46,7 @@ class ImagePerturbation(Perturbation):
 
     @abc.abstractmethod
     def apply(self, key: Key, state: Any, observation: Any) -> tuple[Any, PyTree]:
-        """Perturb one image; the result has its shape and dtype."""
+        """Perturb one image; the result has its shape and dtype, but for patches that are removed."""
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Raise ConfigError: images have no channels to follow."""

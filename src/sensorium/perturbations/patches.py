@@ -66,10 +66,15 @@ class ShufflePatches(ImagePerturbation):
 
 @dataclasses.dataclass(frozen=True)
 class Occlude(ImagePerturbation):
-    """A `share` of the patches, drawn for each episode, is black."""
+    """A `share` of the patches, drawn for each episode, is black, or `removed`.
+
+    Patches that are removed read NaN, and images are of float32 then. AttentionNeuron receives nothing of
+    them (AN section 4.3: a list of fewer patches); agents that need the whole image see them black.
+    """
 
     share: float = 0.3
     size: int = 6
+    removed: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
@@ -100,15 +105,21 @@ class Occlude(ImagePerturbation):
     def apply(
         self, key: Key, state: Bool[Array, " patches"], observation: Image
     ) -> tuple[Image, Bool[Array, " patches"]]:
-        """Blacken them."""
+        """Blacken or remove them."""
         del key
         height, width, _ = observation.shape
         hidden = state.reshape(grid(height, width, self.size))
         hidden = jnp.repeat(jnp.repeat(hidden, self.size, 0), self.size, 1)
+        if self.removed:
+            return jnp.where(hidden[..., None], jnp.nan, observation.astype(jnp.float32)), state
         return jnp.where(hidden[..., None], 0, observation), state
 
+    def carried(self, key: Key, state: Bool[Array, " patches"], marks: Image) -> Image:
+        """Blacken the marks: they are whole numbers."""
+        return dataclasses.replace(self, removed=False).apply(key, state, marks)[0]
+
     def __str__(self) -> str:
-        return f"{self.share:.0%} occluded"
+        return f"{self.share:.0%} {'removed' if self.removed else 'occluded'}"
 
 
 def to_patches(image: Image, size: int) -> Array:

@@ -119,7 +119,7 @@ class AttentionAgent(Policy):
     ) -> tuple[Float[Array, " features"], Memory, Trace]:
         """Find the places of the most important patches, the best first."""
         height, width = observation.shape[:2]
-        importance = self.look(observation)
+        importance = self.look(jnp.nan_to_num(observation))  # what is removed is black
         sides = jnp.array([height, width], jnp.float32)
         places = top_places(importance, self.look.centres(height, width) / sides, self.top)
         return places.reshape(-1), carry, Trace(attention=importance[None])

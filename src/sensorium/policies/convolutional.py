@@ -63,7 +63,7 @@ class ConvolutionalPolicy(Policy):
         self, observation: Image, carry: tuple[()]
     ) -> tuple[Float[Array, " features"], tuple[()], Trace]:
         """Apply all layers but the last."""
-        seen = observation.astype(jnp.float32) / 255
+        seen = jnp.nan_to_num(observation.astype(jnp.float32)) / 255  # what is removed is black
         for convolution in self.convolutions:
             seen = jax.nn.relu(convolution(seen))
         features = jnp.moveaxis(seen, -1, 0).reshape(-1)  # channel by channel, as PyTorch has them

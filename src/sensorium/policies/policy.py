@@ -305,7 +305,7 @@ def check_observation(observation: Any, num_features: int | None = None) -> Sens
 
 
 def check_image(observation: Any, shape: tuple[int | None, int | None, int]) -> Image:
-    """Return `observation` as an image of bytes, or say what is wrong with it.
+    """Return `observation` as an image of bytes, or of floats where a part is removed; or say what is wrong.
 
     Args:
         observation: What claims to be one.
@@ -324,7 +324,7 @@ def check_image(observation: Any, shape: tuple[int | None, int | None, int]) -> 
             f"This agent takes images of {wanted} (height x width x channels), got shape {array.shape}; "
             "batch with jax.vmap."
         )
-    if array.dtype != np.uint8:
+    if array.dtype != np.uint8 and not _has_gaps(array):
         scale = "multiply by 255 and " if _up_to_one(array) else ""
         raise ObservationError(
             f"An image must be of uint8, 0 to 255, got dtype {array.dtype}; {scale}convert it first."
@@ -347,6 +347,15 @@ def _up_to_one(array: Any) -> bool:
     """Check whether these are fractions, as far as values are known: not inside compiled code."""
     known = array.dtype.kind == "f" and not isinstance(array, jax.core.Tracer)
     return known and bool(array.max(initial=0) <= 1)
+
+
+def _has_gaps(array: Any) -> bool:
+    """Check whether this is an image of 0 to 255 of which a part is NaN: removed."""
+    if array.dtype.kind != "f" or isinstance(array, jax.core.Tracer):
+        return False
+    gaps = np.isnan(array)
+    rest = np.where(gaps, 0, array)
+    return bool(gaps.any() and rest.min() >= 0 and 1 < rest.max() <= 255)
 
 
 def check_sensors(spec: ObservationSpec, expected: int | None = None, why: str = "") -> int:
