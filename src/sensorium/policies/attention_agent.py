@@ -26,7 +26,8 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
-from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_image
+from sensorium.policies.observations import check_image
+from sensorium.policies.policy import Policy, PolicyConfig, Trace
 from sensorium.types import Actions, Image, Key, ObservationSpec, count_of, in_words
 
 

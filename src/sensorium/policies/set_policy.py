@@ -29,11 +29,11 @@ from sensorium.policies.action_distributions import (
     distribution_of,
 )
 from sensorium.policies.controller import Controller
+from sensorium.policies.observations import check_observation
 from sensorium.policies.policy import (
     Policy,
     PolicyConfig,
     Trace,
-    check_observation,
     check_sensors,
 )
 from sensorium.policies.widen import widened

@@ -38,7 +38,8 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
-from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_image
+from sensorium.policies.observations import check_image
+from sensorium.policies.policy import Policy, PolicyConfig, Trace
 from sensorium.types import Action, Actions, Image, Key, ObservationSpec, Scalar, count_of, in_words
 
 _IMPORTANCE_SIZE = 4  # width of queries and keys of the importance of the places of the code

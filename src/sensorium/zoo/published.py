@@ -3,6 +3,7 @@
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,7 +20,6 @@ from sensorium.policies import (
     PolicyConfig,
     Reading,
     VisionAttentionNeuronConfig,
-    VisionPolicy,
     from_vector,
 )
 from sensorium.types import Actions, ObservationSpec
@@ -87,11 +87,7 @@ def read_published(name: str, path: Path | str | None = None) -> Policy:
     if config is _AGENT_OF_2020:
         return from_vector(_sorted_back(flat, like), like)
     policy = from_vector(flat, like)
-    return (
-        _pixels_first(policy)
-        if isinstance(policy, VisionPolicy) and policy.lstm is None
-        else policy
-    )
+    return _pixels_first(policy) if config is _PUZZLE_PONG else policy
 
 
 def _sorted_back(vector: Float[Array, " n"], like: Policy) -> Float[Array, " n"]:
@@ -106,7 +102,7 @@ def _sorted_back(vector: Float[Array, " n"], like: Policy) -> Float[Array, " n"]
     return jnp.concatenate([parts[i] for i in range(len(leaves))])
 
 
-def _pixels_first(policy: VisionPolicy) -> VisionPolicy:
+def _pixels_first(policy: Any) -> Policy:
     """Keys of Pong list frames before pixels; ours list pixels first."""
     weight, pixels = policy.layer.key.weight, policy.layer.patch_size**2
     moved = (policy.layer.num_frames - 1) * pixels
