@@ -32,12 +32,7 @@ _TOP, _BOTTOM, _RIGHT = 46, 206, 188  # where the ball turns
 _STEP = 5.75  # pixels that the knob turns in a frame
 _LOWEST, _HIGHEST = 14.69, 205.38  # of the knob
 _UPMOST = 38  # of the paddle
-_RESTS = (
-    120.0,
-    _LOWEST,
-    120.0,
-    _HIGHEST,
-)  # where the knob waits for the opponent, return by return
+_RESTS = (120.0, _LOWEST, 120.0, _HIGHEST)  # where the knob waits, two returns each
 _NEAR = 15.0  # that is near enough
 _FINE = 6  # cells of a table for each step of the knob
 _CELLS = round((_HIGHEST - _LOWEST) * _FINE / _STEP) + 1
@@ -129,7 +124,7 @@ class Player:
         return knob
 
 
-@functools.lru_cache(2000)
+@functools.lru_cache(256)  # 60 MB
 def _values(
     arrives: int, frames: int, clock: int, sticky: float
 ) -> Float[np.ndarray, "actions moves cells"]:
