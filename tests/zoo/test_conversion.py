@@ -13,6 +13,7 @@ from sensorium import recipes, zoo
 from sensorium.errors import ConfigError, RunError, UnknownNameError
 from sensorium.flags import seconds_of
 from sensorium.perturbations import Reshuffle
+from sensorium.policies import AttentionNeuronConfig, DeepSetsConfig, SetTransformerConfig
 from sensorium.recipes.twin import Measured, name_of_twin, twin
 from sensorium.rollout import make_world
 from sensorium.rollout.host import Transcript
@@ -207,6 +208,18 @@ def test_sizes_are_derived_from_the_world():
     assert [stage.max_seconds for stage in within.stages] == [30, 30]
     outline = jax.tree.leaves(then.outline())
     assert sum(leaf.size for leaf in outline) > 5000
+
+
+def test_students_who_mind_zeros_have_as_many_sensors_as_there_are():
+    world = make_world("gym:CartPole-v1")
+    for student, widths in (
+        (AttentionNeuronConfig(), 9),
+        (DeepSetsConfig(), 4),
+        (SetTransformerConfig(), 4),
+    ):
+        stage = twin("gym:CartPole-v1", world, Measured("model.zip"), student=student).stages[0]
+        for perturbation in (stage.perturbation, stage.test_perturbation):
+            assert perturbation.output_spec(4) == widths
 
 
 def test_rollouts_are_short_and_many_where_every_episode_lasts():

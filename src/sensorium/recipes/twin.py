@@ -8,6 +8,10 @@ import math
 import re
 from typing import Literal
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
 from sensorium.bridges.open_env import EnvName
 from sensorium.envs import World
 from sensorium.errors import ConfigError
@@ -34,7 +38,7 @@ from sensorium.policies import (
 )
 from sensorium.recipes.recipe import Recipe, Stage
 from sensorium.training import DaggerConfig, PpoConfig
-from sensorium.types import ObservationSpec, in_words, num_sensors_of, shape_of
+from sensorium.types import Actions, ObservationSpec, in_words, num_sensors_of, shape_of
 
 Size = Literal["standard", "wide"]
 """Of a student."""
@@ -142,7 +146,8 @@ def twin(
     trainer = _of_images() if is_image(spec) else _of_sensors(spec, max_steps, expert)
     if then_ppo and max_seconds is not None:
         max_seconds /= 2
-    trained, tested = _rewirings(spec, expert.mean_length or max_steps)
+    padded = not isinstance(spec, int) or _ignores_zeros(policy, spec, world.actions)
+    trained, tested = _rewirings(spec, expert.mean_length or max_steps, padded)
     clone = Stage(
         "clone",
         trainer,
@@ -286,10 +291,13 @@ def _of_images() -> DaggerConfig:
     )
 
 
-def _rewirings(spec: ObservationSpec, length: int) -> tuple[Perturbation, Perturbation | None]:
+def _rewirings(
+    spec: ObservationSpec, length: int, padded: bool
+) -> tuple[Perturbation, Perturbation | None]:
     """Return what a twin is trained and tested under in episodes of about so many steps.
 
-    Of one or two sensors, none is dropped.
+    Of one or two sensors, none is dropped. Where an episode may have more or fewer sensors than another,
+    `OneOf` pads with zeros; students who mind them always have as many as there are.
 
     Agents of images have no memory of single patches: one order stands for all.
     """
@@ -297,11 +305,30 @@ def _rewirings(spec: ObservationSpec, length: int) -> tuple[Perturbation, Pertur
         return Identity(), None
     often = Reshuffle(max(min(length // 3, _RESHUFFLE), 1))
     midway = Reshuffle(max(length // 2, 1))
+    if not padded:
+        return OneOf((Shuffle(), often)), OneOf((Shuffle(), midway))
     count = shape_of(spec)[0]
     missing = (compose(Drop(1), Shuffle()),) if count > 2 else ()
     # Three times as many entities as here may come later; scalar sensors are what they are
     more = () if isinstance(spec, int) else (compose(DuplicateSome(2 * count), Shuffle()),)
     return OneOf((*_HARMLESS, *missing, *more, often)), OneOf((*_HARMLESS, *more, midway))
+
+
+def _ignores_zeros(policy: PolicyConfig, count: int, actions: Actions) -> bool:
+    """Check whether a policy of N scalar sensors acts the same beside one more, which reads zero."""
+    drawn = policy.build(count, actions, jax.random.key(0))
+    if not drawn.takes(count + 1):
+        return False
+    # Biases that are drawn as zero would hide what they do
+    weights, rest = eqx.partition(drawn, eqx.is_inexact_array)
+    drawn = eqx.combine(jax.tree.map(lambda leaf: leaf + 0.1, weights), rest)
+    read = jnp.linspace(-1.0, 1.0, count)
+    outputs = []
+    for readings in (read, jnp.append(read, 0.0)):
+        features, carry, _ = drawn.encode(readings, drawn.initial_carry(len(readings)))
+        outputs.append(drawn.decide(features, carry)[0])
+    few, more = outputs
+    return bool(jnp.allclose(few, more, rtol=1e-4, atol=1e-5))
 
 
 def name_of_twin(env: str) -> str:
