@@ -115,7 +115,7 @@ def test_bad_settings_are_one_sentence(name, path, value):
 @pytest.mark.parametrize("name", ["cartpole-fnn", "ant-pi", "carracing-ppo", "carracing-pi"])
 def test_bad_sizes_of_policies_are_one_sentence(name, value):
     for field in dataclasses.fields(find(name).policy):
-        size = {int: value, tuple[int, ...]: [8, value]}.get(field.type)
+        size = {int: value, int | None: value, tuple[int, ...]: [8, value]}.get(field.type)
         if size is not None and not (value == 0 and field.name == "hidden_rows"):
             with pytest.raises(SensoriumError, match=field.name):
                 find(name).override({f"policy.{field.name}": size})

@@ -108,7 +108,7 @@ def check_counts(least: int = 1, of: str = "", /, **counts: int) -> None:
 
 
 def check_whole_settings(part: Any, may_be_zero: Collection[str] = ()) -> None:
-    """Check all settings of a dataclass that are whole numbers, or tuples of them.
+    """Check all settings of a dataclass that are whole numbers, perhaps None, or tuples of them.
 
     Args:
         part: The dataclass.
@@ -120,7 +120,8 @@ def check_whole_settings(part: Any, may_be_zero: Collection[str] = ()) -> None:
     for field in dataclasses.fields(part):
         setting = getattr(part, field.name)
         least = 0 if field.name in may_be_zero else 1
-        if field.type in (int, "int"):
+        optional = field.type in (int | None, "int | None") and setting is not None
+        if optional or field.type in (int, "int"):
             check_counts(least, **{field.name: setting})
         elif field.type in (tuple[int, ...], "tuple[int, ...]"):
             for count in setting:

@@ -43,7 +43,7 @@ SCREEN = VisionAttentionNeuronConfig(
     num_queries=64,
     message_size=8,
     reading=Reading.CONVOLUTIONS,
-    hidden_size=0,
+    hidden_size=None,
     hidden_rows=0,
     learned_norms=True,
 )
@@ -65,7 +65,7 @@ def test_equal_patches_can_be_merged(kinds):
         dataclasses.replace(SCREEN, distinct_patches=limit).build(
             (24, 36, 1), (6,), jax.random.key(0)
         )
-        for limit in (0, 8)
+        for limit in (None, 8)
     )
     seen = screens(3, kinds)
 

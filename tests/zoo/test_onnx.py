@@ -53,7 +53,7 @@ POLICIES = {
         VisionAttentionNeuronConfig(
             num_queries=64,
             reading=Reading.CONVOLUTIONS,
-            hidden_size=0,
+            hidden_size=None,
             learned_norms=True,
             distinct_patches=8,
         ),

@@ -105,19 +105,24 @@ class VisionAttentionNeuron(eqx.Module):
         self.motion_scale = motion_scale
 
     def __call__(
-        self, frames: Float[Array, "F H W"], previous_action: Action, distinct_patches: int = 0
+        self,
+        frames: Float[Array, "F H W"],
+        previous_action: Action,
+        distinct_patches: int | None = None,
     ) -> tuple[Float[Array, "M D"], Float[Array, "M patches"]]:
         """Compute the code, and how much each query attends to each patch.
 
         Args:
             frames: Grey, from 0 to 1, the newest last.
             previous_action: What the agent did last.
-            distinct_patches: Merge equal patches where no more than so many differ; 0 to take all one by one.
+            distinct_patches: Merge equal patches where no more than so many differ; None for not.
                 The code is the same. With nonlinear keys none are merged.
         """
         patches = self.split(frames)
         code, attention = self.attend(patches, previous_action)
-        if distinct_patches and self.nonlinear_keys is None:  # what is not read is not computed
+        if (
+            distinct_patches is not None and self.nonlinear_keys is None
+        ):  # what is not read is not computed
             code = self._merged(frames, previous_action, distinct_patches)
         return code, attention
 

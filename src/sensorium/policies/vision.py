@@ -127,7 +127,7 @@ class VisionPolicy(Policy):
     blend: tuple[Linear, Linear] | None
     num_actions: int = eqx.field(static=True)
     hidden_rows: int = eqx.field(static=True, default=12)
-    distinct_patches: int = eqx.field(static=True, default=0)
+    distinct_patches: int | None = eqx.field(static=True, default=None)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
     def initial_carry(self, spec: ObservationSpec) -> VisionCarry:
@@ -208,7 +208,7 @@ class VisionPolicy(Policy):
 
     def without_shortcuts(self) -> "VisionPolicy":
         """Take patches one by one."""
-        return dataclasses.replace(self, distinct_patches=0)
+        return dataclasses.replace(self, distinct_patches=None)
 
     def after_action(self, carry: VisionCarry, action: Action) -> VisionCarry:
         """Feed back the action: the keys of the next step receive it."""
@@ -219,7 +219,7 @@ class VisionPolicy(Policy):
 class VisionAttentionNeuronConfig(PolicyConfig):
     """An AttentionNeuron agent for images; the defaults are the paper's for CarRacing, 7,212 parameters."""
 
-    may_be_zero = ("hidden_rows", "hidden_size", "distinct_patches")
+    may_be_zero = ("hidden_rows",)
 
     num_queries: int = 1024
     """M; a square number, if the code is read as an image."""
@@ -239,12 +239,12 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     """How many places of the code it attends to."""
     reader_size: int = 32
     """Units of the layer that reads the whole code."""
-    hidden_size: int = 16
-    """Units of the LSTM; 0 for an agent without memory, which blends nothing either."""
+    hidden_size: int | None = 16
+    """Units of the LSTM; None for an agent without memory, which blends nothing either."""
     learned_norms: bool = False
     """Give the layer norms weights, as published for Pong."""
-    distinct_patches: int = 0
-    """Merge equal patches where no more than so many differ: the same actions, sooner; 0 for not."""
+    distinct_patches: int | None = None
+    """Merge equal patches where no more than so many differ: the same actions, sooner; None for not."""
     hidden_rows: int = 12
     """Lowest rows of the image that it is not shown: of CarRacing's bar."""
     key_map: KeyMap = KeyMap.LINEAR
@@ -257,11 +257,13 @@ class VisionAttentionNeuronConfig(PolicyConfig):
         reader, num_features = self._draw_reader(keys[1], keys[2])
         height, width = _size_of(spec)
         num_patches = math.prod(grid(height, width, self.patch_size))
-        hidden = self.hidden_size
-        blend = (
-            Linear(hidden + num_actions, _BLEND_SIZE, key=keys[5]),
-            Linear(_BLEND_SIZE, 1, key=keys[6]),
-        )
+        lstm = blend = None
+        if self.hidden_size is not None:
+            lstm = LSTM(num_features, self.hidden_size, key=keys[3])
+            blend = (
+                Linear(self.hidden_size + num_actions, _BLEND_SIZE, key=keys[5]),
+                Linear(_BLEND_SIZE, 1, key=keys[6]),
+            )
         return VisionPolicy(
             layer=VisionAttentionNeuron(
                 num_actions,
@@ -276,9 +278,9 @@ class VisionAttentionNeuronConfig(PolicyConfig):
                 key=keys[0],
             ),
             reader=reader,
-            lstm=LSTM(num_features, hidden, key=keys[3]) if hidden else None,
-            output=Linear(hidden or num_features, num_actions, key=keys[4]),
-            blend=blend if hidden else None,
+            lstm=lstm,
+            output=Linear(self.hidden_size or num_features, num_actions, key=keys[4]),
+            blend=blend,
             num_actions=num_actions,
             hidden_rows=self.hidden_rows,
             distinct_patches=self.distinct_patches,

@@ -31,7 +31,7 @@ _PUZZLE_PONG = VisionAttentionNeuronConfig(
     message_size=32,
     reading=Reading.CONVOLUTIONS,
     reader_size=512,
-    hidden_size=0,
+    hidden_size=None,
     hidden_rows=0,
     learned_norms=True,
 )
