@@ -22,7 +22,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Float, Int8, UInt8
 
 from sensorium.bridges.atari import FRAMES
 
@@ -98,10 +98,9 @@ class Player:
         sooner = max(-(-frames // FRAMES) - _LAST, 0)  # actions before the last ones
         if sooner:
             left = frames - FRAMES * sooner
-            values = _values(arrives, left, (clock + frames - left) % 2, self._sticky)
+            moves = _moves(arrives, left, (clock + frames - left) % 2, self._sticky)
             cell = round((knob - _LOWEST) * _FINE / _STEP)
-            of_moves = _one_more(values[sooner - 1], self._sticky)[1 + held, :, cell]
-            return _ACTION_OF_MOVE[int(np.argmax(of_moves))]
+            return _ACTION_OF_MOVE[moves[sooner - 1, 1 + held, cell]]
         start = np.array([knob]), np.array([float(now[_PADDLE])])
         of_plans = _tried_out(start, held, clock, frames, arrives, self._sticky)[0]
         return _ACTION_OF_MOVE[1 + _PLANS[np.argmax(of_plans), 0]]
@@ -124,11 +123,11 @@ class Player:
         return knob
 
 
-@functools.lru_cache(256)  # 60 MB
-def _values(
+@functools.lru_cache(256)  # 10 MB
+def _moves(
     arrives: int, frames: int, clock: int, sticky: float
-) -> Float[np.ndarray, "actions moves cells"]:
-    """Return what each place of the knob is worth, some actions before the last ones, after each move.
+) -> Int8[np.ndarray, "actions held cells"]:
+    """Return the best move, some actions before the last ones, after each move and from each place.
 
     Args:
         arrives: The height of the ball when it arrives.
@@ -138,14 +137,14 @@ def _values(
     """
     knob = _LOWEST + np.arange(_CELLS) * _STEP / _FINE
     start = knob, np.maximum(knob, _UPMOST)
-    values = [
-        np.array(
-            [_tried_out(start, held, clock, frames, arrives, sticky).max(1) for held in _MOVES]
-        )
-    ]
-    while len(values) < _LONGEST:
-        values.append(_one_more(values[-1], sticky).max(1))
-    return np.array(values)
+    values = np.array(
+        [_tried_out(start, held, clock, frames, arrives, sticky).max(1) for held in _MOVES]
+    )
+    best = np.zeros((_LONGEST, *values.shape), np.int8)
+    for moves in best:
+        worth = _one_more(values, sticky)
+        moves[:], values = worth.argmax(1), worth.max(1)
+    return best
 
 
 def _one_more(
