@@ -110,6 +110,12 @@ def levels(readings: Any, spec: ObservationSpec) -> np.ndarray:
     return readings if isinstance(spec, int) else np.abs(np.nan_to_num(readings)).max(axis=-1)
 
 
+def in_colour(images: Any) -> UInt8[np.ndarray, "*T height width 3"]:
+    """Return images of bytes, grey or in colour, with red, green and blue."""
+    images = np.asarray(images, np.uint8)
+    return np.repeat(images, 3 // images.shape[-1], axis=-1)
+
+
 def count_of(actions: Actions) -> int:
     """Count the numbers of an action, A: of choices, all their options."""
     return actions if isinstance(actions, int) else sum(actions)

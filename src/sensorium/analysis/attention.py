@@ -5,7 +5,6 @@ in both, the more important the whiter. To follow pixels, an image of their plac
 perturbation.
 """
 
-import contextlib
 import functools
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,17 +17,16 @@ from jaxtyping import Array, Bool, Float, Int, UInt8
 from PIL import Image, ImageDraw, ImageFont
 
 from sensorium.analysis import style
+from sensorium.analysis.traces import run_on_host
 from sensorium.analysis.video import STRIDE, write_frames
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.envs import Environment, World
 from sensorium.perturbations import Perturbation
 from sensorium.policies import Categorical, Policy
 from sensorium.rollout import by_kind
-from sensorium.rollout.acting import begin_perturbation, perturb_action, sense
-from sensorium.rollout.host import seeds_of
-from sensorium.seeding import stream
+from sensorium.rollout.acting import begin_perturbation, noise_key, perturb_action, sense
 from sensorium.terminal import shown
-from sensorium.types import Key, PyTree
+from sensorium.types import Key, PyTree, in_colour
 
 _ZOOM = 4  # pixels of the video for each of a frame
 _EDGE = 10
@@ -97,20 +95,12 @@ def _trace_on_device(
         arrived, after = perturbation.apply(key_apply, perturbation_state, image)
         origin = perturbation.carried(key_apply, perturbation_state, places)
         action, carry, inside = policy.step(arrived, carry)
-        assert inside.attention is not None
         command = perturb_action(perturbation, key_steps, time, after, action)
         following, state, reward, terminated, truncated, _ = world.advance(
             key_world, state, command, params
         )
-        kept = ImageTrace(
-            image,
-            jnp.nan_to_num(arrived).astype(image.dtype),
-            origin[..., :2],
-            jnp.sum(inside.attention, 0),
-            policy.distribution.feedback(action),
-            jnp.where(alive, reward, 0.0),
-            alive,
-        )
+        kept = _kept(policy, image, arrived, origin, action, inside.attention)
+        kept = kept._replace(reward=jnp.where(alive, reward, 0.0), alive=alive)
         return (following, state, after, carry, alive & ~terminated & ~truncated), kept
 
     start = (
@@ -126,22 +116,12 @@ def _trace_on_device(
 def _trace_on_host(
     policy: Policy, world: HostWorld, perturbation: Perturbation, key: Key, steps: int
 ) -> ImageTrace:
+    def act(_: Any, time: Array, image: Array, memory: PyTree) -> tuple:
+        return _look(policy, perturbation, key, time, image, *memory)
+
     carry = policy.initial_carry(world.raw_observation_spec)
     state = begin_perturbation(perturbation, key, world.raw_observation_spec)
-    kept = []
-    with contextlib.closing(world.opener()()) as env:
-        image, _ = env.reset(seed=int(seeds_of(key[None])[0]))
-        for time in range(steps):
-            command, step, carry, state = _look(
-                policy, perturbation, key, jnp.asarray(time), state, jnp.asarray(image), carry
-            )
-            image, reward, terminated, truncated, _ = env.step(
-                world.to_env_actions(np.asarray(command)[None])[0]
-            )
-            kept.append(step._replace(reward=jnp.asarray(reward, jnp.float32)))
-            if terminated or truncated:
-                break
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *kept)
+    return run_on_host(world, key, steps, act, (carry, state))
 
 
 @eqx.filter_jit
@@ -150,26 +130,37 @@ def _look(
     perturbation: Perturbation,
     key: Key,
     time: Array,
-    state: PyTree,
     image: Array,
     carry: PyTree,
-) -> tuple[Array, ImageTrace, PyTree, PyTree]:
-    """Take a step in a world on the host: its action, what to keep of it, carry and perturbation after it."""
+    state: PyTree,
+) -> tuple[Array, ImageTrace, PyTree]:
+    """Take a step in a world on the host, as of `run_on_host`."""
     arrived, after = sense(perturbation, key, time, state, image)
-    noise = jax.random.fold_in(stream(key, "noise"), time)  # as of `sense`
-    origin = perturbation.carried(noise, state, _places(*image.shape[:2]))
+    origin = perturbation.carried(noise_key(key, time), state, _places(*image.shape[:2]))
     action, carry, inside = policy.step(arrived, carry)
-    assert inside.attention is not None
-    kept = ImageTrace(
-        image,
-        jnp.nan_to_num(arrived).astype(image.dtype),
-        origin[..., :2],
-        jnp.sum(inside.attention, 0),
-        policy.distribution.feedback(action),
-        jnp.zeros(()),
-        jnp.ones((), bool),
+    kept = _kept(policy, image, arrived, origin, action, inside.attention)
+    return perturb_action(perturbation, key, time, after, action), kept, (carry, after)
+
+
+def _kept(
+    policy: Policy,
+    image: Array,
+    arrived: Array,
+    origin: Array,
+    action: Array,
+    attention: Array | None,
+) -> ImageTrace:
+    """Make what is kept of a step of an episode that goes on, without its reward."""
+    assert attention is not None  # the agent attends to patches
+    return ImageTrace(
+        world=image,
+        arrived=jnp.nan_to_num(arrived).astype(image.dtype),
+        places=origin[..., :2],
+        importance=jnp.sum(attention, 0),
+        action=policy.distribution.feedback(action),
+        reward=jnp.zeros(()),
+        alive=jnp.ones((), bool),
     )
-    return perturb_action(perturbation, key, time, after, action), kept, carry, after
 
 
 def _places(height: int, width: int) -> UInt8[Array, "H W 3"]:
@@ -215,7 +206,7 @@ def _draw(
     episode: ImageTrace, step: int, light: np.ndarray, line: str, choices: bool
 ) -> np.ndarray:
     height, width, _ = episode.world.shape[1:]
-    world, arrived = _in_colour(episode.world[step]), _in_colour(episode.arrived[step])
+    world, arrived = in_colour(episode.world[step]), in_colour(episode.arrived[step])
     # Of several pixels from one place, the brightest counts
     before = np.zeros((height, width))
     origin = episode.places[step]
@@ -268,11 +259,6 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
-def _in_colour(images: Any) -> UInt8[np.ndarray, "*T H W 3"]:
-    """Return images with three channels."""
-    return np.broadcast_to(np.asarray(images), (*images.shape[:-1], 3))
-
-
 def _light(
     height: int, width: int, corners: Int[np.ndarray, "best 2"], size: int
 ) -> Float[np.ndarray, "H W"]:
@@ -299,7 +285,7 @@ def importance_figure(path: Path, policy: Policy, episode: ImageTrace, title: st
     episode = jax.tree.map(np.asarray, episode)
     alive = episode.alive
     corners, size = policy.patches(*episode.world.shape[1:3])
-    importance, arrived = episode.importance[alive], _in_colour(episode.arrived[alive])
+    importance, arrived = episode.importance[alive], in_colour(episode.arrived[alive])
     levels = np.log10(importance / importance.mean() + 1e-3)
     edges = np.linspace(levels.min(), levels.max() + 1e-6, 13)
     where = np.clip(np.digitize(levels, edges) - 1, 0, len(edges) - 2)

@@ -1,6 +1,8 @@
 """One episode of sensors or entities: readings, attention, code, actions, rewards."""
 
-from typing import NamedTuple
+import contextlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -113,42 +115,61 @@ def _trace_on_host(
     policy = policy.with_code_scale(perturbation.code_scale)
     carry = policy.initial_carry(perturbation.output_spec(world.raw_observation_spec))
     perturbation_state = begin_perturbation(perturbation, key, world.raw_observation_spec)
-    env = open_env(world.name, render_mode=world.render_mode)
+
+    def act(env: Any, time: Array, observation: Array, memory: PyTree) -> tuple:
+        drawn = env.render() if world.render_mode is not None else None
+        channels, sensor_of_channel, action, command, inside, *memory = _act(
+            policy, perturbation, key, time, memory[1], observation, memory[0]
+        )
+        kept = EpisodeTrace(
+            sensors=observation,
+            channels=channels,
+            source=sensor_of_channel,
+            attention=inside.attention,
+            code=inside.code,
+            action=action,
+            reward=jnp.zeros(()),
+            alive=jnp.ones((), bool),
+            states=drawn,
+        )
+        return command, kept, memory
+
+    return run_on_host(world, key, steps, act, (carry, perturbation_state), world.render_mode)
+
+
+def run_on_host(
+    world: HostWorld,
+    key: Key,
+    steps: int,
+    act: Callable[[Any, Array, Array, PyTree], tuple[Array, Any, PyTree]],
+    memory: PyTree,
+    render_mode: str | None = None,
+) -> Any:
+    """Run one episode in a world on the host, and keep something of each step.
+
+    Args:
+        world: The world.
+        key: Decides the start.
+        steps: How many, if the episode does not end earlier.
+        act: Given the environment, the time, the observation and the memory, returns the action, what to keep
+            (a named tuple, whose `reward` is filled in here) and the memory after the step.
+        memory: Of `act`, at the start.
+        render_mode: As of `open_env`.
+
+    Returns:
+        What was kept, each leaf with a leading axis.
+    """
     kept = []
-    try:
+    with contextlib.closing(open_env(world.name, render_mode=render_mode)) as env:
         observation, _ = env.reset(seed=int(seeds_of(key[None])[0]))
         for time in range(steps):
-            drawn = env.render() if world.render_mode is not None else None
-            channels, sensor_of_channel, action, command, inside, carry, perturbation_state = _act(
-                policy,
-                perturbation,
-                key,
-                jnp.asarray(time),
-                perturbation_state,
-                jnp.asarray(observation),
-                carry,
+            action, step, memory = act(env, jnp.asarray(time), jnp.asarray(observation), memory)
+            observation, reward, terminated, truncated, _ = env.step(
+                world.to_env_actions(np.asarray(action)[None])[0]
             )
-            following, reward, terminated, truncated, _ = env.step(
-                world.to_env_actions(np.asarray(command)[None])[0]
-            )
-            kept.append(
-                EpisodeTrace(
-                    sensors=observation,
-                    channels=channels,
-                    source=sensor_of_channel,
-                    attention=inside.attention,
-                    code=inside.code,
-                    action=action,
-                    reward=jnp.asarray(reward, jnp.float32),
-                    alive=jnp.ones((), bool),
-                    states=drawn,
-                )
-            )
-            observation = following
+            kept.append(step._replace(reward=jnp.asarray(reward, jnp.float32)))
             if terminated or truncated:
                 break
-    finally:
-        env.close()
     return jax.tree.map(lambda *leaves: np.stack(leaves), *kept)
 
 

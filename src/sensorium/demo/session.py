@@ -24,7 +24,7 @@ from sensorium.errors import ConfigError
 from sensorium.policies import Policy
 from sensorium.rollout import by_kind
 from sensorium.terminal import significant
-from sensorium.types import levels
+from sensorium.types import in_colour, levels
 
 _LARGEST_VIEW = 320  # pixels each way of the image that a world draws of itself
 _PAUSE = 1.2  # s of the world's time between the end of an episode and the next
@@ -265,13 +265,13 @@ class Session:
         """Return the observation, the same after the perturbation, and the attention to each patch."""
         assert agent.observation is not None
         arrays = {
-            "image": _in_colour(agent.observation),
+            "image": in_colour(agent.observation),
             "hidden": rewired.hidden.astype(np.uint8),
         }
         if agent.trace is None:
             return arrays
         if rewired.changes_anything:
-            arrays["arrived"] = _in_colour(agent.trace.arrived)
+            arrays["arrived"] = in_colour(agent.trace.arrived)
         if agent.trace.attention is not None:
             arrays["importance"] = np.asarray(agent.trace.attention).sum(0).astype(np.float32)
         return arrays
@@ -295,12 +295,6 @@ def _score(snapshot: Snapshot) -> dict[str, Any]:
         "time": snapshot.time,
         "ended": snapshot.ended,
     }
-
-
-def _in_colour(image: Any) -> UInt8[np.ndarray, "height width 3"]:
-    """Return an image of bytes with red, green and blue."""
-    shape = (*np.shape(image)[:2], 3)
-    return np.ascontiguousarray(np.broadcast_to(np.asarray(image, np.uint8), shape))
 
 
 def _shrunk(image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "h w 3"]:

@@ -10,6 +10,7 @@ from sensorium.layers.attention_neuron import attend as attend
 from sensorium.layers.blockwise import sum_over_blocks as sum_over_blocks
 from sensorium.layers.convolution import Convolution as Convolution
 from sensorium.layers.convolution import convolve_by_product as convolve_by_product
+from sensorium.layers.convolution import convolved as convolved
 from sensorium.layers.linear import Linear as Linear
 from sensorium.layers.lstm import LSTM as LSTM
 from sensorium.layers.nonlinear_keys import InvariantNonlinearKeys as InvariantNonlinearKeys

@@ -1,5 +1,7 @@
 """A convolution over an image."""
 
+from collections.abc import Sequence
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -37,6 +39,15 @@ class Convolution(eqx.Module):
         by_product = in_blocks and jax.default_backend() == "cpu"
         convolve = convolve_by_product if by_product else _convolve
         return convolve(image, self.weight, self.stride) + self.bias[None, None]
+
+
+def convolved(
+    convolutions: Sequence[Convolution], image: Float[Array, "H W inputs"]
+) -> Float[Array, " features"]:
+    """Apply convolutions with a ReLU after each; channel by channel, as PyTorch has it."""
+    for convolution in convolutions:
+        image = jax.nn.relu(convolution(image))
+    return jnp.moveaxis(image, -1, 0).reshape(-1)
 
 
 def _convolve(image: Array, weight: Array, stride: int) -> Array:

@@ -120,9 +120,8 @@ class VisionAttentionNeuron(eqx.Module):
         """
         patches = self.split(frames)
         code, attention = self.attend(patches, previous_action)
-        if (
-            distinct_patches is not None and self.nonlinear_keys is None
-        ):  # what is not read is not computed
+        # What is not read is not computed
+        if distinct_patches is not None and self.nonlinear_keys is None:
             code = self._merged(frames, previous_action, distinct_patches)
         return code, attention
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError
-from sensorium.layers import Convolution, Linear
+from sensorium.layers import Convolution, Linear, convolved
 from sensorium.policies.action_distributions import (
     ActionDistribution,
     Gaussian,
@@ -65,9 +65,7 @@ class ConvolutionalPolicy(Policy):
     ) -> tuple[Float[Array, " features"], tuple[()], Trace]:
         """Apply all layers but the last."""
         seen = jnp.nan_to_num(observation.astype(jnp.float32)) / 255  # what is removed is black
-        for convolution in self.convolutions:
-            seen = jax.nn.relu(convolution(seen))
-        features = jnp.moveaxis(seen, -1, 0).reshape(-1)  # channel by channel, as PyTorch has them
+        features = convolved(self.convolutions, seen)
         for layer in self.layers[:-1]:
             features = jax.nn.relu(layer(features))
         return features, carry, Trace()

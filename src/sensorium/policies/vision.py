@@ -27,6 +27,7 @@ from sensorium.layers import (
     Linear,
     PublishedNonlinearKeys,
     VisionAttentionNeuron,
+    convolved,
 )
 from sensorium.layers.lstm import Memory
 from sensorium.layers.patch_attention import patch_importance
@@ -111,10 +112,7 @@ class ConvolutionReader(eqx.Module):
         """Compute the units of the layer."""
         side = round(code.shape[0] ** 0.5)
         seen = jax.nn.relu(code).reshape(side, side, -1)
-        for convolution in self.convolutions:
-            seen = jax.nn.relu(convolution(seen))
-        # Channel by channel, as PyTorch has them
-        return jax.nn.relu(self.layer(jnp.moveaxis(seen, -1, 0).reshape(-1)))
+        return jax.nn.relu(self.layer(convolved(self.convolutions, seen)))
 
 
 class VisionPolicy(Policy):

@@ -79,9 +79,7 @@ _BEGINNING = 200  # steps of a rollout where only the first steps of an episode 
 _HARMLESS: tuple[Perturbation, ...] = (Shuffle(), compose(NoiseChannels(5), Shuffle()))
 _UPDATES = 640  # of a generation
 _GENERATIONS = 100
-_COLLECTING = (
-    0.5  # about which part of PPO's time goes into collecting, where a simulation is quick
-)
+_COLLECTING = 0.5  # about which part of PPO's time that takes, where a simulation is quick
 _MOST_ITERATIONS = 32
 # Of a generation, where episodes are short and quick
 _NEW_STEPS = 6_400

@@ -186,8 +186,12 @@ def sense(
     perturbation: Perturbation, key: Key, time: Array, state: PyTree, observation: Array
 ) -> tuple[Array, PyTree]:
     """Perturb the observation of a step of the episode of `key`; return it and the new state."""
-    key = jax.random.fold_in(stream(key, "noise"), time)
-    return perturbation.apply(key, state, observation.astype(jnp.float32))
+    return perturbation.apply(noise_key(key, time), state, observation.astype(jnp.float32))
+
+
+def noise_key(key: Key, time: Array) -> Key:
+    """Return the key of what `sense` draws at a step of the episode of `key`."""
+    return jax.random.fold_in(stream(key, "noise"), time)
 
 
 def perturb_action(
