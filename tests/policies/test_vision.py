@@ -134,6 +134,20 @@ def test_who_reads_the_whole_code_acts_alike_on_shuffled_patches_and_learns_of_a
     )
 
 
+def test_who_does_not_blend_reads_the_new_code_alone():
+    blending, plain = (agent(dataclasses.replace(WHOLE, blends=each)) for each in (True, False))
+    frames = jnp.asarray(images(4), jnp.float32)[..., 0]
+    before = [policy.initial_carry((24, 32, 3)) for policy in (blending, plain)]
+    both = zip((blending, plain), before, strict=True)
+    first = [act(policy, frames, carry) for policy, carry in both]
+    np.testing.assert_allclose(first[0][0], first[1][0], atol=1e-6)  # nothing to blend yet
+    assert first[1][1].code is None
+    assert first[1][1].memory is not None
+    both = zip((blending, plain), first, strict=True)
+    second = [act(policy, frames[::-1], carry)[0] for policy, (_, carry) in both]
+    assert not np.allclose(second[0], second[1], atol=1e-6)
+
+
 def test_motion_is_scaled_where_keys_hear_it():
     once, twice = (agent(dataclasses.replace(WHOLE, motion_scale=each)) for each in (1.0, 2.0))
     # Keys of half the weight hear the same of twice the motion

@@ -127,6 +127,44 @@ def test_a_student_of_images_on_the_host(tmp_path):
     assert score > 18  # of 20; chance is 10
 
 
+def seeing(env, observation, info):
+    """Says of `GreyStripes` what pays, whether they stand, and nothing."""
+    return np.array([1.0 if env.standing else -1.0]), (env.standing, np.nan)
+
+
+seeing.privileged = ("standing", "unknown")
+
+STRIPES = "gym:tests.host_worlds:GreyStripes-v0"
+LISTENER = VisionAttentionNeuronConfig(
+    num_queries=4, patch_size=6, message_size=4, reading=Reading.WHOLE, hidden_size=8, hidden_rows=0
+)
+
+
+def test_a_memory_learns_what_its_expert_knows(tmp_path):
+    found = {}
+    for coef in (0.0, 1.0):
+        config = dataclasses.replace(CONFIG, num_envs=8, privileged_coef=coef)
+        _, states, metrics, _ = learn(STRIPES, LISTENER, config, seeing, tmp_path / str(coef))
+        found[coef] = [float(each.figures.get("privileged_loss", np.nan)) for each in metrics]
+    assert np.isnan(found[0.0]).all()
+    assert found[1.0][-1] < 0.1, found  # always the same guess is 0.5 from it
+    assert states[-1].learner.model.privileged.weight.shape == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        (LISTENER, "asks for an expert beside an environment: a function with the attribute"),
+        (ConvolutionalConfig((8,), (4,), (4,), (16,)), "asks for a student with an LSTM"),
+    ],
+)
+def test_what_cannot_learn_what_an_expert_knows(agent, words, tmp_path):
+    config = dataclasses.replace(CONFIG, num_envs=8, privileged_coef=1.0)
+    expert = Sighted() if agent is LISTENER else seeing
+    with pytest.raises(ConfigError, match=words):
+        learn(STRIPES, agent, config, expert, tmp_path)
+
+
 def wise(env, observation, info):
     """The action that `Choices` pays for: it knows the environment itself."""
     return np.array([np.searchsorted([-0.5, 0.5], env.reading[0]), env.reading[1] > 0])
@@ -336,7 +374,7 @@ def rounds_of(lengths, steps, remembers=True):
         received = np.concatenate([np.full((*place.shape[:2], 1), number), place], axis=-1)
         alive = place[..., 0] < np.asarray(of_lanes)
         actions = np.zeros((*place.shape[:2], 1), np.float32)
-        labelled = Labelled(received, actions, actions)
+        labelled = Labelled(received, actions, actions, actions[..., :0])
         memory = received[0] if remembers else None
         made.append(Round(labelled, place[..., 0] == 0, alive, memory))
     return made
@@ -413,7 +451,11 @@ def test_nothing_is_learned_after_an_end(tmp_path):
     actions = np.ones((12, 4, 2), np.float32)
     window = jax.tree.map(
         lambda leaf: np.moveaxis(leaf, 1, -1),
-        Round(Labelled(blank, actions, actions), np.zeros((12, 4), bool), np.zeros((12, 4), bool)),
+        Round(
+            Labelled(blank, actions, actions, actions[..., :0]),
+            np.zeros((12, 4), bool),
+            np.zeros((12, 4), bool),
+        ),
     )
     memory = trainer._blank(learner.model.policy, jax.random.split(jax.random.key(1), 4))
     gradient, _ = jax.grad(trainer.imitation_loss, has_aux=True)(

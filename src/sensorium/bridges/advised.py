@@ -1,6 +1,8 @@
 """An expert beside an environment: a function of all that it holds, such as its `info` or RAM.
 
-It runs in the worker process of the environment, so that nothing but its action travels.
+It runs in the worker process of the environment, so that nothing but its advice travels: its action, and
+privileged information, if it has any. That is what it knows and a student has to infer, such as where a ball
+is; an expert names these numbers in its attribute `privileged`, and returns them beside the action.
 """
 
 from collections.abc import Callable
@@ -12,7 +14,16 @@ import numpy as np
 from sensorium.bridges.spaces import action_map, num_actions
 
 EnvExpert = Callable[[gymnasium.Env, Any, dict[str, Any]], Any]
-"""Computes an action, as the environment takes it, from the environment, its observation and its `info`."""
+"""Computes an action, as the environment takes it, from the environment, its observation and its `info`.
+
+If it has an attribute `privileged`, it returns the action and a number for each name in there; NaN where
+there is none at the moment.
+"""
+
+
+def privileged(expert: Any) -> tuple[str, ...]:
+    """Return the names of the numbers that an expert gives beside its action."""
+    return tuple(getattr(expert, "privileged", ()))
 
 
 class Advised(gymnasium.Wrapper):
@@ -23,8 +34,10 @@ class Advised(gymnasium.Wrapper):
         super().__init__(env)
         self._expert = expert
         self._map = action_map(env.action_space)
-        self.advice = np.zeros(num_actions(env.action_space), np.float32)
-        """A numbers, as a policy would give them."""
+        self._names = privileged(expert)
+        size = num_actions(env.action_space) + len(self._names)
+        self.advice = np.zeros(size, np.float32)
+        """The action in A numbers, as a policy would give them; then what is privileged."""
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode, and compute the advice."""
@@ -40,5 +53,7 @@ class Advised(gymnasium.Wrapper):
         return observation, reward, terminated, truncated, info
 
     def _ask(self, observation: Any, info: dict[str, Any]) -> None:
-        action = self._expert(self.env.unwrapped, observation, info)
-        self.advice = self._map.from_env(np.asarray(action)[None])[0]
+        action, known = self._expert(self.env.unwrapped, observation, info), ()
+        if self._names:
+            action, known = action
+        self.advice = np.append(self._map.from_env(np.asarray(action)[None])[0], known)

@@ -32,21 +32,28 @@ _TOP, _BOTTOM, _RIGHT = 46, 206, 188  # where the ball turns
 _STEP = 5.75  # pixels that the knob turns in a frame
 _LOWEST, _HIGHEST = 14.69, 205.38  # of the knob
 _UPMOST = 38  # of the paddle
-_RESTS = (120.0, _LOWEST, 120.0, _HIGHEST)  # where the knob waits, two returns each
+_REST = _HIGHEST  # where the knob waits: in the middle, or a little lower, rallies may never end
 _NEAR = 15.0  # that is near enough
 _FINE = 6  # cells of a table for each step of the knob
 _CELLS = round((_HIGHEST - _LOWEST) * _FINE / _STEP) + 1
+_MIDDLE, _UNIT = 120.0, 40.0  # of the places that are said
 _LAST = 2  # actions before a ball arrives, which are tried out frame by frame
 _LONGEST = 50  # actions while a ball is on its way, at most
 _EFFORT = 0.01  # the cost of moving, so that a player does not without need
+_LATENESS = 0.01  # how much more of it an action costs that is one later
 _MOVES = (-1, 0, 1)  # up, nothing, down
 _PLANS = np.array(list(itertools.product(_MOVES, repeat=_LAST)))
 _MOVE_OF_ACTION = (0, 0, -1, 1, -1, 1)
 _ACTION_OF_MOVE = (2, 0, 3)
 
 
-def player(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> int:
-    """Choose an action: an expert as of `sensorium.bridges.advised`."""
+def player(
+    env: gymnasium.Env, observation: Any, info: dict[str, Any]
+) -> tuple[int, Float[np.ndarray, " privileged"]]:
+    """Choose an action, and say where things are: an expert as of `sensorium.bridges.advised`.
+
+    Places are in units of 40 pixels around the middle of the field.
+    """
     del observation
     ale = env.unwrapped.ale
     frame = ale.getEpisodeFrameNumber()
@@ -54,8 +61,17 @@ def player(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> int:
     if known is None or frame != last + FRAMES:  # another game
         known = Player(ale.getFloat("repeat_action_probability"))
     _players[env] = frame, known
-    return known.act(info["memory"], info["action"])
+    action = known.act(info["memory"], info["action"])
+    return action, known.places(info["memory"])
 
+
+player.privileged = (  # type: ignore[attr-defined]
+    "x of the ball",
+    "y of the ball",
+    "y of the paddle",
+    "y of the knob",
+    "y of the ball where it meets the paddle",
+)
 
 _players: weakref.WeakKeyDictionary[gymnasium.Env, tuple[int, "Player"]] = (
     weakref.WeakKeyDictionary()
@@ -70,7 +86,7 @@ class Player:
         """Begin a game that repeats the last action in a share of its frames."""
         self._sticky = sticky
         self._knob: float | None = None
-        self._returns, self._coming = 0, False  # of this rally; whether the ball was coming
+        self._arrives: int | None = None  # where it will meet the paddle
 
     def act(self, memory: UInt8[np.ndarray, "2 128"], last: int) -> int:
         """Choose an action.
@@ -85,16 +101,14 @@ class Player:
         held = _MOVE_OF_ACTION[last]
         knob = self._follow(before if clock % 2 else now, clock % 2, held)
         coming = 0 < x < _RIGHT and speed_x > 0
-        self._returns = (self._returns + (self._coming and not coming)) * (x > 0)
-        self._coming = coming
+        self._arrives = None
         if not x or not speed_x:
             return _ACTION_OF_MOVE[1]
         if not coming:
-            # A rally that repeats itself would never end where nothing is random
-            away = _RESTS[self._returns // 2 % len(_RESTS)] - knob
+            away = _REST - knob
             return _ACTION_OF_MOVE[1 + int(np.sign(away)) * (abs(away) > _NEAR)]
         frames = -((x - _RIGHT) // speed_x)
-        arrives = _arrives(y, speed_y, frames)
+        arrives = self._arrives = _arrives(y, speed_y, frames)
         sooner = max(-(-frames // FRAMES) - _LAST, 0)  # actions before the last ones
         if sooner:
             left = frames - FRAMES * sooner
@@ -104,6 +118,14 @@ class Player:
         start = np.array([knob]), np.array([float(now[_PADDLE])])
         of_plans = _tried_out(start, held, clock, frames, arrives, self._sticky)[0]
         return _ACTION_OF_MOVE[1 + _PLANS[np.argmax(of_plans), 0]]
+
+    def places(self, memory: UInt8[np.ndarray, "2 128"]) -> Float[np.ndarray, " places"]:
+        """Return what `player.privileged` names, after `act`; NaN if there is no ball, or none that comes."""
+        now = memory[1].tolist()
+        x, y = (float(now[at]) or np.nan for at in (_BALL_X, _BALL_Y))
+        arrives = np.nan if self._arrives is None else self._arrives
+        places = np.array([x, y, now[_PADDLE], self._knob, arrives], np.float32)
+        return (places - _MIDDLE) / _UNIT
 
     def _follow(self, shown: list[int], since: int, held: int) -> float:
         """Return where the knob is, given the memory some frames ago.
@@ -141,14 +163,14 @@ def _moves(
         [_tried_out(start, held, clock, frames, arrives, sticky).max(1) for held in _MOVES]
     )
     best = np.zeros((_LONGEST, *values.shape), np.int8)
-    for moves in best:
-        worth = _one_more(values, sticky)
+    for sooner, moves in enumerate(best):
+        worth = _one_more(values, _EFFORT * (1 - _LATENESS * sooner), sticky)
         moves[:], values = worth.argmax(1), worth.max(1)
     return best
 
 
 def _one_more(
-    values: Float[np.ndarray, "held cells"], sticky: float
+    values: Float[np.ndarray, "held cells"], effort: float, sticky: float
 ) -> Float[np.ndarray, "held moves cells"]:
     """Return what each move is worth, one action before `values`."""
     worth = np.zeros((len(_MOVES), len(_MOVES), _CELLS))
@@ -157,7 +179,7 @@ def _one_more(
         for late, share in enumerate(_shares(sticky)):
             turned = _FINE * (held * late + move * (FRAMES - late))
             worth[i, j] += share * values[j, (cells + turned).clip(0, _CELLS - 1)]
-        worth[i, j] -= _EFFORT * abs(move)
+        worth[i, j] -= effort * abs(move)
     return worth
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from sensorium.envs import World
 from sensorium.errors import ConfigError, WorldError, check_counts
@@ -24,7 +24,7 @@ _EVALUATION = 0x5C0  # keeps these seeds apart from those of training and of cho
 
 @dataclasses.dataclass(frozen=True)
 class Scores:
-    """The returns of one agent under one perturbation, and their summary."""
+    """The returns of one agent under one perturbation, their summary, and how long its episodes were."""
 
     agent: str
     env: str
@@ -33,6 +33,8 @@ class Scores:
     seed: int
     summary: Summary
     returns: Float[np.ndarray, " episodes"]
+    lengths: Int[np.ndarray, " episodes"]
+    """Steps of each episode."""
     seconds: float
     env_steps_per_second: float
 
@@ -41,8 +43,9 @@ class Scores:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         summary = dataclasses.asdict(fields.pop("summary"))
         returns = [significant(value) for value in fields.pop("returns").tolist()]
+        lengths = fields.pop("lengths").tolist()
         tail = {name: fields.pop(name) for name in ("seconds", "env_steps_per_second")}
-        return {**fields, **summary, "returns": returns, **tail}
+        return {**fields, **summary, "returns": returns, "lengths": lengths, **tail}
 
     @classmethod
     def from_json(cls, written: dict[str, Any]) -> "Scores":
@@ -50,7 +53,8 @@ class Scores:
         summary = {field.name: written[field.name] for field in dataclasses.fields(Summary)}
         summary |= {name: tuple(summary[name]) for name in ("ci95", "iqm_ci95")}
         of_scores = {f.name: written[f.name] for f in dataclasses.fields(cls) if f.name in written}
-        of_scores |= {"summary": Summary(**summary), "returns": np.array(written["returns"])}
+        of_scores |= {name: np.array(written[name]) for name in ("returns", "lengths")}
+        of_scores |= {"summary": Summary(**summary)}
         return cls(**of_scores)
 
 
@@ -140,6 +144,7 @@ def evaluate(
         seed=check_seed(seed),
         summary=summarise(result.total, world.solved_return),
         returns=result.total,
+        lengths=result.length,
         seconds=seconds,
         env_steps_per_second=float(result.length.sum()) / seconds,
     )

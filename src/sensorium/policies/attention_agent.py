@@ -125,6 +125,10 @@ class AttentionAgent(Policy):
         places = top_places(importance, self.look.centres(height, width) / sides, self.top)
         return places.reshape(-1), carry, Trace(attention=importance[None])
 
+    def memory_features(self, carry: Memory) -> Float[Array, " H"]:
+        """Return the hidden units of its LSTM."""
+        return carry.hidden
+
     def decide(self, features: Float[Array, " features"], carry: Memory) -> tuple[Outputs, Memory]:
         """Advance the LSTM, and compute the outputs."""
         memory = self.lstm(features, carry)

@@ -180,6 +180,10 @@ class Policy(eqx.Module):
         """Return the features of each sensor after a step; empty for policies without such features."""
         return jnp.zeros((0, 0))
 
+    def memory_features(self, carry: PyTree) -> Float[Array, " H"]:
+        """Return the state of its LSTM after a step; empty for policies without one of a fixed size."""
+        return jnp.zeros(0)
+
     def with_code_scale(self, factor: float) -> "Policy":
         """Return the policy with the sum over its sensors multiplied by `factor` (AN section 4.1).
 

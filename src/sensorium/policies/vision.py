@@ -60,10 +60,11 @@ class VisionCarry(NamedTuple):
     """Whether there was no frame yet; the first one then fills all."""
     action: Action
     code: Float[Array, "M D"] | None
-    """Before; like the rest None for an agent without memory."""
+    """Before; this and the next are None for an agent that does not blend."""
     blend: Scalar | None
     """Part of the old code in the next."""
     memory: Memory | None
+    """None for an agent without memory."""
 
 
 class Reading(enum.Enum):
@@ -146,14 +147,14 @@ class VisionPolicy(Policy):
                 raise ConfigError(
                     f"NLA as published was built for {known} patches, not for {rows * columns}."
                 )
-        has_memory = self.lstm is not None
+        blends = self.blend is not None
         code = jnp.zeros((self.layer.num_queries, self.layer.value.bias.shape[0]))
         return VisionCarry(
             frames=jnp.zeros((self.layer.num_frames, *size)),
             fresh=jnp.ones((), bool),
             action=jnp.zeros(self.num_actions),
-            code=code if has_memory else None,
-            blend=jnp.zeros(()) if has_memory else None,
+            code=code if blends else None,
+            blend=jnp.zeros(()) if blends else None,
             memory=self.lstm.initial_memory() if self.lstm else None,
         )
 
@@ -184,19 +185,25 @@ class VisionPolicy(Policy):
         self, features: Float[Array, "M D"], carry: VisionCarry
     ) -> tuple[Outputs, VisionCarry]:
         """Mix the new code with the old one, read it, advance the LSTM, compute the outputs."""
-        if self.lstm is None or self.blend is None:
-            return self.output(self.reader(features)), carry
-        assert carry.code is not None  # these are None without memory only
-        assert carry.blend is not None
-        assert carry.memory is not None
-        code = (1 - carry.blend) * features + carry.blend * carry.code
-        memory = self.lstm(self.reader(code), carry.memory)
+        code = features
+        if carry.blend is not None and carry.code is not None:
+            code = (1 - carry.blend) * features + carry.blend * carry.code
+        read = self.reader(code)
+        if self.lstm is None or carry.memory is None:
+            return self.output(read), carry
+        memory = self.lstm(read, carry.memory)
         outputs = self.output(memory.hidden)
+        carry = carry._replace(memory=memory)
+        if self.blend is None:
+            return outputs, carry
         action = self.distribution.feedback(self.distribution.action(outputs))
         first, second = self.blend
         hidden = jnp.tanh(first(jnp.concatenate([memory.hidden, action])))
-        blend = jax.nn.sigmoid(second(hidden)[0])
-        return outputs, carry._replace(code=code, blend=blend, memory=memory)
+        return outputs, carry._replace(code=code, blend=jax.nn.sigmoid(second(hidden)[0]))
+
+    def memory_features(self, carry: VisionCarry) -> Float[Array, " H"]:
+        """Return the hidden units of its LSTM."""
+        return jnp.zeros(0) if carry.memory is None else carry.memory.hidden
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
         """Return the patches that its layer reads, side by side."""
@@ -239,6 +246,8 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     """Units of the layer that reads the whole code."""
     hidden_size: int | None = 16
     """Units of the LSTM; None for an agent without memory, which blends nothing either."""
+    blends: bool = True
+    """Blend the old code into the new one, as published for CarRacing; it starts with halves."""
     learned_norms: bool = False
     """Give the layer norms weights, as published for Pong."""
     distinct_patches: int | None = None
@@ -258,6 +267,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
         lstm = blend = None
         if self.hidden_size is not None:
             lstm = LSTM(num_features, self.hidden_size, key=keys[3])
+        if self.hidden_size is not None and self.blends:
             blend = (
                 Linear(self.hidden_size + num_actions, _BLEND_SIZE, key=keys[5]),
                 Linear(_BLEND_SIZE, 1, key=keys[6]),

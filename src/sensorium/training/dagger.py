@@ -37,17 +37,10 @@ from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population, features_of
 from sensorium.rollout import Collector, each_share, open_collector
 from sensorium.rollout.acting import Actor
+from sensorium.training import auxiliary
 from sensorium.training.experts import Asked, Dataset, ask, read_dataset
 from sensorium.training.learner import Learner, Optimizer, mean_figures, where
-from sensorium.training.rounds import (
-    Buffer,
-    Following,
-    Labelled,
-    Round,
-    remembered,
-    sequences,
-)
-from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
+from sensorium.training.rounds import Buffer, Following, Labelled, Round, remembered, sequences
 from sensorium.training.trainer import Metrics, Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key, PyTree, Scalar
 
@@ -96,6 +89,8 @@ class DaggerConfig(TrainerConfig):
     """Weights of the errors of the actions, where they differ in size; all 1 by default."""
     sensor_id_coef: float = 0.0
     """Weight of the sensor identity loss: each sensor predicts from its features which one it is."""
+    privileged_coef: float = 0.0
+    """Weight of the privileged loss: the memory predicts what the expert knows beside its action."""
     ema_decay: float = 0.0
     """Of what is tested and kept: an exponential moving average of the student after each update."""
 
@@ -166,6 +161,7 @@ class Dagger(Trainer):
         self.world: World = context.engine.world
         self.compiled_for = config, self.world, context.generations
         self.expert, self._advisor = expert, advisor
+        self._num_privileged = auxiliary.count_privileged(advisor) if config.privileged_coef else 0
         equal = (1.0,) * self.world.num_actions
         self._weights = np.array(config.action_weights or equal, np.float32)
         self._parts = max(config.num_rounds, 1)  # of a generation, each with its batches
@@ -186,7 +182,9 @@ class Dagger(Trainer):
     def init(self, key: Key) -> DaggerState:
         key, key_student, key_probe = jax.random.split(key, 3)
         seen, raw = self.world.observation_spec, self.world.raw_observation_spec
-        model = with_probe(self.draw(key_student), seen, raw, key_probe)
+        model = auxiliary.with_probe(
+            self.draw(key_student), seen, raw, key_probe, self._num_privileged
+        )
         return DaggerState(self._optimizer.init(model), jnp.zeros((), jnp.int32), key)
 
     def step(self, state: DaggerState) -> tuple[DaggerState, Metrics]:
@@ -255,7 +253,7 @@ class Dagger(Trainer):
         student = eqx.filter_eval_shape(self.draw, key)
         received = features_of(student, self.world.observation_spec) if frozen else 0
         memory = eqx.filter_eval_shape(self._blank_lane, student, key)
-        return Round(Labelled(received, 0, 0), 0, 0, memory)
+        return Round(Labelled(received, 0, 0, 0), 0, 0, memory)
 
     def _beta(self, generation: int) -> float:
         """Return the expert's share: all in the first generation, nothing after `beta_generations`."""
@@ -327,10 +325,10 @@ class Dagger(Trainer):
         return student.initial_carry(self.world.observation_spec), state
 
     @partial(jax.jit, static_argnames="self")
-    def _gradients(self, lanes: tuple, model: Probed, key: Key) -> tuple[tuple, PyTree]:
+    def _gradients(self, lanes: tuple, model: auxiliary.Probed, key: Key) -> tuple[tuple, PyTree]:
         """Compute gradient, figures and the memories after the window of each device's share of a batch."""
 
-        def share(lanes: tuple, model: Probed, key: Key) -> tuple[tuple, PyTree]:
+        def share(lanes: tuple, model: auxiliary.Probed, key: Key) -> tuple[tuple, PyTree]:
             loss = eqx.filter_grad(self.imitation_loss, has_aux=True)
             gradient, (figures, memory) = loss(model, *lanes, key)
             return (gradient, figures), memory
@@ -343,7 +341,7 @@ class Dagger(Trainer):
 
     def imitation_loss(
         self,
-        model: Probed,
+        model: auxiliary.Probed,
         memory: PyTree,
         window: Round,
         weights: Float[Array, "T B"],
@@ -364,37 +362,39 @@ class Dagger(Trainer):
             The loss, a weighted sum; figures, and the memory after the window.
         """
         config, student, perturbation = self.config, model.policy, self.world.perturbation
-        distribution = student.distribution
 
         def one(
             lane: Array, key: Key, memory: PyTree, started: Array, now: Labelled
-        ) -> tuple[PyTree, tuple[Scalar, Scalar]]:
+        ) -> tuple[PyTree, dict[str, Scalar]]:
             key_start, key_apply = jax.random.split(jax.random.fold_in(key, lane))
             carry, state = where(started, self._blank_lane(student, key_start), memory)
-            features, identity = now.received, jnp.zeros(())
+            features, losses = now.received, {}
             if not config.freeze_encoder:
                 received, state = perturbation.apply(key_apply, state, now.received)
                 features, carry, _ = student.encode(received, carry)
                 if config.sensor_id_coef:
                     sources = perturbation.sensor_of_channel(state, self.world.raw_observation_spec)
-                    identity = identity_loss(model.probe, student.sensor_features(carry), sources)
+                    heard = student.sensor_features(carry)
+                    losses["sensor_id_loss"] = auxiliary.identity_loss(model.probe, heard, sources)
             outputs, carry = student.decide(features, carry)
-            apart = distribution.imitation_loss(outputs, now.expert_action, self._weights)
-            return (student.after_action(carry, now.action), state), (apart, identity)
+            apart = student.distribution.imitation_loss
+            losses["loss"] = apart(outputs, now.expert_action, self._weights)
+            if model.privileged is not None:
+                losses["privileged_loss"] = auxiliary.privileged_loss(
+                    model.privileged, student.memory_features(carry), now.privileged
+                )
+            return (student.after_action(carry, now.action), state), losses
 
-        def step(memory: PyTree, now: tuple) -> tuple[PyTree, tuple[Array, Array]]:
+        def step(memory: PyTree, now: tuple) -> tuple[PyTree, dict[str, Array]]:
             key, started, labelled = now
             return jax.vmap(one, in_axes=(0, None, -1, -1, -1), out_axes=-1)(
                 lanes, key, memory, started, labelled
             )
 
         keys = jax.random.split(key, len(weights))
-        memory, (apart, identity) = jax.lax.scan(
-            step, memory, (keys, window.started, window.labelled)
-        )
-        loss = jnp.sum(weights * apart)
-        figures = {"loss": loss}
-        if config.sensor_id_coef:
-            figures["sensor_id_loss"] = jnp.sum(weights * identity)
-            loss += config.sensor_id_coef * figures["sensor_id_loss"]
+        memory, losses = jax.lax.scan(step, memory, (keys, window.started, window.labelled))
+        figures = {name: jnp.sum(weights * each) for name, each in losses.items()}
+        loss = figures["loss"]
+        loss += config.sensor_id_coef * figures.get("sensor_id_loss", 0.0)
+        loss += config.privileged_coef * figures.get("privileged_loss", 0.0)
         return loss, (figures, jax.lax.stop_gradient(memory))

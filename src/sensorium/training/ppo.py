@@ -21,6 +21,7 @@ from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population, features_of
 from sensorium.rollout import Behaviour, Segment, StepContext, each_share, truth_size
 from sensorium.training.actor_critic import ActorCritic, ActorCriticConfig, clipped_objective
+from sensorium.training.auxiliary import Probed, identity_loss, with_probe
 from sensorium.training.critic import Critic, Discounter, RewardScale, normalised, values
 from sensorium.training.learner import (
     Learner,
@@ -30,7 +31,6 @@ from sensorium.training.learner import (
     to_batch_last,
     where,
 )
-from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
 from sensorium.training.trainer import TrainingContext
 from sensorium.types import Action, Key, PyTree, Scalar, Sensed
 

@@ -27,6 +27,8 @@ class Labelled(NamedTuple):
     action: Float[Any, "..."]
     """The action that was taken."""
     expert_action: Float[Any, "..."]
+    privileged: Float[Any, "..."]
+    """What the expert says beside its action."""
 
 
 class Round(NamedTuple):
@@ -41,7 +43,9 @@ class Round(NamedTuple):
     @classmethod
     def of_dataset(cls, steps: Demonstrated) -> "Round":
         """Make a round of the steps of a dataset, without memories of a student."""
-        labelled = Labelled(steps.observations, steps.actions, steps.actions)
+        labelled = Labelled(
+            steps.observations, steps.actions, steps.actions, steps.actions[..., :0]
+        )
         return cls(labelled, steps.started, steps.alive)
 
 
@@ -64,6 +68,7 @@ class Following(Behaviour):
         student, expert = self.student, self.expert
         carry, of_expert = carry
         expert_action, of_expert = expert.act(context, of_expert)
+        expert_action = expert_action[: student.num_actions]  # an EnvExpert's advice has more
         features, carry, _ = student.encode(context.observation, carry)
         outputs, carry = student.decide(features, carry)
         distribution = student.distribution
@@ -75,7 +80,10 @@ class Following(Behaviour):
             self.noise[context.lane],
         )
         record = Labelled(
-            features if self.freeze_encoder else context.unperturbed, action, expert_action
+            features if self.freeze_encoder else context.unperturbed,
+            action,
+            expert_action,
+            context.advice[student.num_actions :],
         )
         return (
             action,

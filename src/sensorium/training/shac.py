@@ -30,9 +30,9 @@ from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy
 from sensorium.rollout import over_devices, require_device, spread, truth_size
+from sensorium.training.auxiliary import Probed, identity_loss, with_probe
 from sensorium.training.critic import Critic
 from sensorium.training.learner import Learner, Optimizer, moving_average
-from sensorium.training.sensor_identity import Probed, identity_loss, with_probe
 from sensorium.training.trainer import (
     DrawPolicy,
     Metrics,
