@@ -56,6 +56,19 @@ def test_actions_are_in_range_and_depend_on_where_things_are():
     assert set(np.abs(loud(image, ())[0])) == {1.0}
 
 
+def test_frames_are_stacked_the_newest_last():
+    spec = (24, 24, 1)
+    four = agent(dataclasses.replace(SMALL, num_frames=4), spec)
+    stacked = agent(SMALL, (24, 24, 4))
+    images = np.random.default_rng(0).integers(0, 256, (6, *spec), np.uint8)
+    carry = four.initial_carry(spec)
+    for step, image in enumerate(images):
+        shown = images[np.clip(np.arange(step - 3, step + 1), 0, None)]  # the first one fills all
+        action, carry = four(image, carry)
+        expected, _ = stacked(np.concatenate([*shown], -1), ())
+        np.testing.assert_allclose(action, expected, atol=1e-6)
+
+
 def test_a_batch_is_each_by_itself():
     policy = agent()
     images = jax.random.bits(jax.random.key(1), (4, *SPEC), jnp.uint8)

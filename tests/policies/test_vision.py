@@ -58,11 +58,12 @@ def screens(count, kinds, shape=(24, 36)):
     return jnp.asarray(chosen.transpose(0, 3, 1, 4, 2, 5).reshape(count, 4, *shape), jnp.float32)
 
 
+@pytest.mark.parametrize("key_map", KeyMap)
 @pytest.mark.parametrize("kinds", [1, 5, 24])
-def test_equal_patches_can_be_merged(kinds):
+def test_equal_patches_can_be_merged(kinds, key_map):
     """Codes and gradients are the same, also where more differ than are told apart."""
     plain, merging = (
-        dataclasses.replace(SCREEN, distinct_patches=limit).build(
+        dataclasses.replace(SCREEN, distinct_patches=limit, key_map=key_map).build(
             (24, 36, 1), (6,), jax.random.key(0)
         )
         for limit in (None, 8)

@@ -26,7 +26,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.errors import ConfigError
 from sensorium.layers.linear import Linear
-from sensorium.layers.nonlinear_keys import NonlinearKeys
+from sensorium.layers.nonlinear_keys import NonlinearKeys, PublishedNonlinearKeys
 from sensorium.layers.positional import positional_table
 from sensorium.types import Action, Key
 
@@ -116,12 +116,13 @@ class VisionAttentionNeuron(eqx.Module):
             frames: Grey, from 0 to 1, the newest last.
             previous_action: What the agent did last.
             distinct_patches: Merge equal patches where no more than so many differ; None for not.
-                The code is the same. With nonlinear keys none are merged.
+                The code is the same. With nonlinear keys as published none are merged.
         """
         patches = self.split(frames)
         code, attention = self.attend(patches, previous_action)
         # What is not read is not computed
-        if distinct_patches is not None and self.nonlinear_keys is None:
+        tied = isinstance(self.nonlinear_keys, PublishedNonlinearKeys)
+        if distinct_patches is not None and not tied:
             code = self._merged(frames, previous_action, distinct_patches)
         return code, attention
 

@@ -1,18 +1,18 @@
 """The convolutional baseline: an agent that reads images as most in the field do.
 
 The network of Mnih et al. 2015, "Human-level control through deep reinforcement learning": three convolutions
-and a layer, with ReLU. Departures: one frame in colour instead of four grey ones, as CarRacing shows speed
-and turning in its bar; and actions are numbers.
+and a layer, with ReLU. Departures: by default one frame in colour instead of four grey ones, as CarRacing
+shows speed and turning in its bar; and actions may be numbers.
 """
 
 import dataclasses
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from sensorium.errors import ConfigError
 from sensorium.layers import Convolution, Linear, convolved
@@ -27,19 +27,27 @@ from sensorium.policies.policy import Policy, PolicyConfig, Trace
 from sensorium.types import Actions, Image, Key, ObservationSpec, count_of, in_words
 
 
+class Frames(NamedTuple):
+    """The last frames, and whether there was none yet; the first one then fills all."""
+
+    images: Float[Array, "F H W C"]
+    fresh: Bool[Array, ""]
+
+
 class ConvolutionalPolicy(Policy):
-    """Convolutions and linear layers with ReLU, the last layer linear; no memory."""
+    """Convolutions and linear layers with ReLU, the last layer linear; of memory only the last frames."""
 
     fixed_inputs = True
 
     convolutions: tuple[Convolution, ...]
     layers: tuple[Linear, ...]
     image_shape: tuple[int, int, int] = eqx.field(static=True)
+    num_frames: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
 
-    def initial_carry(self, spec: ObservationSpec) -> tuple[()]:
-        """Return nothing: the agent has no recurrent state.
+    def initial_carry(self, spec: ObservationSpec) -> Frames | tuple[()]:
+        """Return blank frames; nothing for an agent that sees one at a time.
 
         Args:
             spec: (H, W, C) of the images.
@@ -53,26 +61,32 @@ class ConvolutionalPolicy(Policy):
                 f"A convolutional agent takes images of the size that it was built for, "
                 f"{height} x {width} x {channels}, not {spec}."
             )
-        return ()
+        if self.num_frames == 1:
+            return ()
+        return Frames(jnp.zeros((self.num_frames, *spec)), jnp.ones((), bool))
 
-    def check(self, observation: Any, carry: tuple[()]) -> Image:
+    def check(self, observation: Any, carry: Frames | tuple[()]) -> Image:
         """Check an image: of the size that the agent was built for."""
         del carry
         return check_image(observation, self.image_shape)
 
     def encode(
-        self, observation: Image, carry: tuple[()]
-    ) -> tuple[Float[Array, " features"], tuple[()], Trace]:
+        self, observation: Image, carry: Frames | tuple[()]
+    ) -> tuple[Float[Array, " features"], Frames | tuple[()], Trace]:
         """Apply all layers but the last."""
         seen = jnp.nan_to_num(observation.astype(jnp.float32)) / 255  # what is removed is black
+        if isinstance(carry, Frames):
+            later = jnp.concatenate([carry.images[1:], seen[None]])
+            carry = Frames(jnp.where(carry.fresh, seen, later), jnp.zeros((), bool))
+            seen = jnp.concatenate([*carry.images], -1)
         features = convolved(self.convolutions, seen)
         for layer in self.layers[:-1]:
             features = jax.nn.relu(layer(features))
         return features, carry, Trace()
 
     def decide(
-        self, features: Float[Array, " features"], carry: tuple[()]
-    ) -> tuple[Outputs, tuple[()]]:
+        self, features: Float[Array, " features"], carry: Frames | tuple[()]
+    ) -> tuple[Outputs, Frames | tuple[()]]:
         """Apply the last layer."""
         return self.layers[-1](features), carry
 
@@ -89,6 +103,8 @@ class ConvolutionalConfig(PolicyConfig):
     """Pixels from each window to the next."""
     hidden_sizes: tuple[int, ...] = (512,)
     """Units of the layers between convolutions and actions."""
+    num_frames: int = 1
+    """How many frames are stacked."""
     clipped: bool = False
     """Cut actions off at -1 and 1, as agents of Stable-Baselines3's PPO do, instead of a tanh."""
 
@@ -110,6 +126,7 @@ class ConvolutionalConfig(PolicyConfig):
             )
         keys = iter(jax.random.split(key, len(self.channels) + len(self.hidden_sizes) + 1))
         height, width, inputs = spec
+        inputs *= self.num_frames
         convolutions = []
         for outputs, size, stride in zip(self.channels, self.windows, self.strides, strict=True):
             convolutions.append(Convolution(inputs, outputs, size, stride, key=next(keys)))
@@ -127,6 +144,7 @@ class ConvolutionalConfig(PolicyConfig):
                 Linear(before, after, key=next(keys)) for before, after in itertools.pairwise(sizes)
             ),
             image_shape=spec,
+            num_frames=self.num_frames,
             num_actions=count_of(actions),
             distribution=distribution_of(actions, clipped=self.clipped),
         )
