@@ -207,11 +207,12 @@ def reproduce(
     """Rebuild a table or figure of a paper, ours beside theirs.
 
     Args:
-        table: One of table-2, table-3, table-4, table-5, table-6, table-6-ant, table-6-racing, figure-4,
-            ant-authors, racing-authors, aa-table-2, aa-table-3, aa-table-4, aa-noise, nla-table-2,
-            nla-table-3, nla-table-4, nla-curves, recovery, scaling.
-        episodes: Episodes of each score; as many as in the papers by default: 1,000, or 100 on the ant and
-            of CarRacing.
+        table: One of table-2, table-3, table-4, table-5, table-6, table-6-ant, table-6-racing,
+            table-6-pong, figure-4, figure-5, figure-6, ant-authors, racing-authors, aa-table-2, aa-table-3,
+            aa-table-4, aa-noise, nla-table-2, nla-table-3, nla-table-4, nla-table-5, nla-curves,
+            nla-curves-pong, pong, pong-decoder, recovery, scaling.
+        episodes: Episodes of each score; as many as in the papers by default: 1,000, or 100 on the ant, of
+            CarRacing and of Pong (10 in figure-5).
         seed: Any whole number from 0 on; decides the starts and all noise.
         out: Folder for figures, and for scores of CarRacing and the ant, which take minutes each: a table
             that was interrupted goes on from there. Delete them to measure again.

@@ -16,9 +16,11 @@ from sensorium.demo.messages import Controls, Message, unpack
 from sensorium.demo.session import Session
 from sensorium.errors import ConfigError
 from sensorium.evaluation import evaluate
-from sensorium.policies import ConvolutionalConfig, VisionAttentionNeuronConfig
+from sensorium.policies import ConvolutionalConfig, Reading, VisionAttentionNeuronConfig
 from sensorium.rollout import make_world
 from sensorium.zoo import Agent
+
+SMALL_VISION = VisionAttentionNeuronConfig(num_queries=16, top=4, hidden_rows=0)
 
 
 @pytest.fixture
@@ -180,8 +182,7 @@ def test_our_agents_drive_gymnasiums_own_car_racing(cars, catalog, tmp_path):
 
 
 def test_grey_images_have_patches_but_no_colours(start_in):
-    policy = VisionAttentionNeuronConfig(num_queries=16, top=4, hidden_rows=0)
-    session = start_in("gym:tests.host_worlds:GreyStripes-v0", policy=policy)
+    session = start_in("gym:tests.host_worlds:GreyStripes-v0", policy=SMALL_VISION)
     assert not session.about()["in_colour"]
     session.handle(Message("set", 1, {"hidden": (0,), "wiring": 3}))
     session.advance(2)
@@ -192,6 +193,34 @@ def test_grey_images_have_patches_but_no_colours(start_in):
     for changes in ({"background": "waves"}, {"modify": "bars"}):
         with pytest.raises(ConfigError, match="no background or colours"):
             session.handle(Message("set", 2, changes))
+
+
+def test_a_visitor_plays_instead_of_the_agent(start_in):
+    pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
+    policy = VisionAttentionNeuronConfig(
+        num_queries=4, message_size=4, reading=Reading.WHOLE, reader_size=4, hidden_rows=0
+    )
+    session = start_in("gym:ALE/Pong-v5?repeat_action_probability=0", policy=policy)
+    assert session.about()["actions"] == ["nothing", "fire", "up", "down", "up fire", "down fire"]
+    paddle = {}
+    for name, action in (("up", 2), ("down", 3)):
+        session.handle(Message("reset", 1, 5))
+        session.handle(Message("act", 2, action))
+        session.advance(4)
+        column = look(session)["image"][16:75, 74, 0]  # nothing but the paddle is ever in there
+        paddle[name] = np.flatnonzero(np.abs(column - 87.0) > 20).mean()
+    assert paddle["up"] + 20 < paddle["down"]
+    session.handle(Message("act", 3, -1))
+    session.advance(2)
+    with pytest.raises(ConfigError, match="There are 6 actions"):
+        session.handle(Message("act", 4, 6))
+
+
+def test_nobody_plays_where_actions_have_no_names(start_in):
+    session = start_in("gym:tests.host_worlds:GreyStripes-v0", policy=SMALL_VISION)
+    assert session.about()["actions"] == []
+    with pytest.raises(ConfigError, match="There are 0 actions"):
+        session.handle(Message("act", 1, 0))
 
 
 def test_an_agent_without_patches_is_shown_too(cars, start_in):

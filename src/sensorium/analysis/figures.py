@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int, UInt8
 
 from sensorium.analysis.style import COLOURS, NOISE, figure, sensor_colours
 from sensorium.analysis.traces import EpisodeTrace
@@ -126,8 +126,9 @@ def learning_curves(
     curves: Mapping[str, list[tuple[Float[np.ndarray, " points"], Float[np.ndarray, " points"]]]],
     xlabel: str,
     target: float | None = None,
+    ylabel: str = "test return",
 ) -> None:
-    """Draw test return against training, a band from the lowest to the highest seed round the median."""
+    """Draw test return, or another figure, against training: the median, in a band of all seeds."""
     with figure(path, width=7.0, height=4.0) as drawn:
         axis = drawn.subplots()
         for name, seeds in curves.items():
@@ -146,9 +147,9 @@ def learning_curves(
                           fontsize=8, color="0.4")  # fmt: skip
         axis.locator_params(axis="x", integer=True)
         axis.set_xlabel(xlabel)
-        axis.set_ylabel("test return")
+        axis.set_ylabel(ylabel)
         axis.set_ylim(bottom=0)
-        axis.legend(loc="upper left")
+        axis.legend(loc="best")
 
 
 def scaling(path: Path | str, rows: list[dict[str, Any]]) -> None:
@@ -173,6 +174,70 @@ def scaling(path: Path | str, rows: list[dict[str, Any]]) -> None:
             axis.set_title(title)
             axis.set_xlabel("sensors")
         seconds.legend()
+
+
+def heat_map(
+    path: Path | str,
+    values: Float[np.ndarray, "rows columns"],
+    rows: tuple[str, list[str]],
+    columns: tuple[str, list[str]],
+    label: str,
+    ends: tuple[float, float],
+) -> None:
+    """Draw a table of numbers, each on its colour.
+
+    Args:
+        path: The file.
+        values: The numbers.
+        rows: What differs from row to row, and its value in each; the first is the lowest.
+        columns: What differs from column to column, and its value in each.
+        label: What the numbers are.
+        ends: Those of the scale of colours.
+    """
+    with figure(path, width=1.8 + 0.9 * len(columns[1]), height=1.0 + 0.6 * len(rows[1])) as drawn:
+        axis = drawn.subplots()
+        image = axis.imshow(
+            values, cmap="RdBu", vmin=ends[0], vmax=ends[1], origin="lower", aspect="auto"
+        )
+        axis.set_xticks(range(len(columns[1])), columns[1])
+        axis.set_yticks(range(len(rows[1])), rows[1])
+        axis.set_xlabel(columns[0])
+        axis.set_ylabel(rows[0])
+        axis.spines[:].set_visible(False)
+        middle, reach = sum(ends) / 2, abs(ends[1] - ends[0]) / 2
+        for (row, column), value in np.ndenumerate(values):
+            colour = "white" if abs(value - middle) > 0.6 * reach else "black"
+            axis.text(column, row, shown(value, 1), ha="center", va="center", color=colour)
+        drawn.colorbar(image, ax=axis, label=label)
+
+
+def groups(
+    path: Path | str,
+    points: Float[np.ndarray, "samples 2"],
+    members: Int[np.ndarray, " samples"],
+    pictures: UInt8[np.ndarray, "groups H W"],
+) -> None:
+    """Draw AN Figure 6: codes as points in the plane, in groups, and a picture that stands for each."""
+    count = len(pictures)
+    columns = -(-count // 2)
+    hues = sensor_colours(count)
+    with figure(path, width=10.0, height=4.0) as drawn:
+        grid = drawn.add_gridspec(2, columns + 3)
+        axis = drawn.add_subplot(grid[:, :3])
+        axis.scatter(*points.T, s=4, c=[hues[member] for member in members], linewidth=0)
+        axis.set_axis_off()
+        for group, picture in enumerate(pictures):
+            at = points[members == group].mean(0)
+            axis.annotate(
+                str(group + 1), at, ha="center", va="center", fontsize=9,
+                bbox=dict(boxstyle="circle", facecolor="white", edgecolor=hues[group]),
+            )  # fmt: skip
+            small = drawn.add_subplot(grid[group // columns, 3 + group % columns])
+            small.imshow(picture, cmap="gray", interpolation="nearest")
+            small.set_title(str(group + 1), color=hues[group])
+            small.set_xticks([])
+            small.set_yticks([])
+            small.spines[:].set(visible=True, color=hues[group], linewidth=2)
 
 
 def _rgb(colour: str) -> tuple[float, ...]:

@@ -10,6 +10,7 @@ frames ("sticky actions", Machado et al. 2018); the papers' game is
 They come from ale-py, the extra `atari`.
 """
 
+import re
 from typing import Any
 
 import gymnasium
@@ -27,6 +28,9 @@ SIZE = 84
 _STARTS, _STICKY = "random_starts", "repeat_action_probability"
 _FIXED = {"frameskip": 1, "obs_type": "ram", "continuous": False, "sound_obs": False}
 _MOST_NOOPS = 30
+_PARTS = re.compile("NOOP|UP|DOWN|LEFT|RIGHT|FIRE")  # of the name of an action
+_OTHERS = {part: part.lower() for part in _PARTS.pattern.split("|")} | {"NOOP": "nothing"}
+_PONG = _OTHERS | {"RIGHT": "up", "LEFT": "down"}
 _FRAMES_PER_SECOND = 60
 
 Picture = UInt8[np.ndarray, "84 84 1"]
@@ -88,6 +92,14 @@ class AtariGame(gymnasium.Wrapper):
         self._random_starts = random_starts
         self._frames = np.zeros((2, *self._ale.getScreenDims()), np.uint8)
         self._memory = np.zeros((2, self._ale.getRAMSize()), np.uint8)
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """What each action does, in a word or two; the first does nothing."""
+        meanings = self.env.unwrapped.get_action_meanings()
+        # The paddles of Pong go up and down by a knob that turns right and left
+        words = _PONG if "pong" in self.env.unwrapped.spec.id.lower() else _OTHERS
+        return tuple(" ".join(words[part] for part in _PARTS.findall(each)) for each in meanings)
 
     def reset(self, *, seed: int | None = None, **options: Any) -> tuple[Picture, dict[str, Any]]:
         """Start a game: frames without an action, then random actions if starts are random."""

@@ -26,6 +26,9 @@ from jaxtyping import Float, Int8, UInt8
 
 from sensorium.bridges.atari import FRAMES
 
+UNIT = 40.0
+"""Pixels that the places which the player says are in units of."""
+
 _BALL_X, _BALL_Y, _SPEED_X, _SPEED_Y = 49, 54, 58, 56  # addresses in the memory
 _KNOB, _PADDLE, _CLOCK = 4, 60, 8
 _TOP, _BOTTOM, _RIGHT = 46, 206, 188  # where the ball turns
@@ -36,7 +39,7 @@ _REST = _HIGHEST  # where the knob waits: in the middle, or a little lower, rall
 _NEAR = 15.0  # that is near enough
 _FINE = 6  # cells of a table for each step of the knob
 _CELLS = round((_HIGHEST - _LOWEST) * _FINE / _STEP) + 1
-_MIDDLE, _UNIT = 120.0, 40.0  # of the places that are said
+_MIDDLE = 120.0  # of the places that are said
 _LAST = 2  # actions before a ball arrives, which are tried out frame by frame
 _LONGEST = 50  # actions while a ball is on its way, at most
 _EFFORT = 0.01  # the cost of moving, so that a player does not without need
@@ -125,7 +128,7 @@ class Player:
         x, y = (float(now[at]) or np.nan for at in (_BALL_X, _BALL_Y))
         arrives = np.nan if self._arrives is None else self._arrives
         places = np.array([x, y, now[_PADDLE], self._knob, arrives], np.float32)
-        return (places - _MIDDLE) / _UNIT
+        return (places - _MIDDLE) / UNIT
 
     def _follow(self, shown: list[int], since: int, held: int) -> float:
         """Return where the knob is, given the memory some frames ago.

@@ -10,6 +10,7 @@ from jaxtyping import Float, UInt8
 
 from sensorium.demo.actors import Actors, ActorState, ActorTrace, Progress, RewiredInWorld
 from sensorium.demo.rewiring import Rewired
+from sensorium.errors import ConfigError
 from sensorium.seeding import key_of, stream
 from sensorium.types import PyTree
 
@@ -49,6 +50,16 @@ class Episode(abc.ABC):
     @abc.abstractmethod
     def push(self, strength: float) -> None:
         """Push both bodies by a part of full strength, from -1 to 1."""
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What the user can do instead of the agent, by name; nothing in most worlds."""
+        return ()
+
+    def play(self, action: int) -> None:
+        """Let the user act; with -1 the agent acts again. ConfigError if there is no such action."""
+        if action >= len(self.actions):
+            raise ConfigError(f"There are {len(self.actions)} actions to choose from here.")
 
     @property
     @abc.abstractmethod

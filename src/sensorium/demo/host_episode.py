@@ -27,6 +27,7 @@ class HostEpisode(Episode):
     def __init__(self, actors: Actors, world: HostWorld):
         """Open them."""
         self._runs = [_HostRun(world, actor) for actor in actors.all()]
+        self._played = -1
 
     def reset(self, seed: int, rewired: Rewired) -> None:
         key = key_of(seed)
@@ -41,7 +42,17 @@ class HostEpisode(Episode):
         for run in self._runs:
             for _ in range(count):
                 if not run.ended:
-                    run.step(rewired, copies)
+                    run.step(rewired, copies, self._played if run is self._runs[0] else -1)
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        env = self._runs[0].env
+        known = env.has_wrapper_attr("action_names")
+        return env.get_wrapper_attr("action_names") if known else ()
+
+    def play(self, action: int) -> None:
+        super().play(action)
+        self._played = action
 
     def push(self, strength: float) -> None:
         for run in self._runs:
@@ -78,12 +89,14 @@ class _HostRun:
         self.total, self.time, self.ended = 0.0, 0, ""
         self.observation, _ = self.env.reset(seed=seed)
 
-    def step(self, rewired: Rewired, copies: int) -> None:
+    def step(self, rewired: Rewired, copies: int, played: int = -1) -> None:
         key = jax.random.fold_in(self.key, self.time)
         observation = np.asarray(self.observation, np.float32)
         trace, self.carry = self.actor.act(key, rewired, observation, self.carry, copies=copies)
         self.trace = jax.tree.map(np.asarray, trace)
         command = self.world.to_env_actions(np.asarray(trace.action)[None])[0]
+        if played >= 0:
+            command = played
         self.observation, reward, failed, late, _ = self.env.step(command)
         self.total, self.time = self.total + float(reward), self.time + 1
         self.ended = "failed" if failed else "time" if late else ""

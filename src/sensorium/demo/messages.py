@@ -7,6 +7,7 @@ The page sends small JSON objects, `{"do": VERB, "id": NUMBER, ...}`:
 | `set` | `changes`: some of the fields of `Controls` | they change |
 | `shuffle` | | a new order of channels or patches |
 | `reset` | `seed` | a new episode from that start |
+| `act` | `action`: one of `about.actions`, or -1 | the user plays; -1 gives the game back to the agent |
 | `push` | `strength`, from -1 to 1 | the body is pushed |
 | `step` | | one step while paused |
 | `drawn` | `frame` | that frame is acknowledged: more may come |
@@ -223,6 +224,7 @@ _VERBS: dict[str, tuple[str, _Check]] = {
     "set": ("changes", _changes),
     "shuffle": ("", _nothing),
     "reset": ("seed", _FIELDS["seed"]),
+    "act": ("action", _whole(-1, 99)),
     "push": ("strength", _strength),
     "step": ("", _nothing),
     "drawn": ("frame", _whole(0, _LARGEST)),

@@ -99,6 +99,8 @@ class Session:
             case "reset":
                 self._set({"seed": message.value})
                 self._begin()  # if it is the same seed too
+            case "act":
+                self._episode.play(message.value)
             case "push":
                 self._episode.push(message.value)
             case "step":
@@ -151,6 +153,7 @@ class Session:
             "solved": solved if math.isfinite(solved) else None,
             "failure": world.failure,
             "can_be_pushed": world.can_be_pushed,
+            "actions": list(self._episode.actions),
         }
         if isinstance(self._rewiring, ImageRewiring):
             about |= self._about_images(actors.agent.policy, *self._rewiring.shape[:2])

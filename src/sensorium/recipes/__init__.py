@@ -7,7 +7,7 @@ from typing import Any
 
 from sensorium.envs import WORLDS
 from sensorium.errors import ConfigError, SensoriumError, did_you_mean
-from sensorium.recipes import ant, car_racing, cartpole
+from sensorium.recipes import ant, car_racing, cartpole, pong
 from sensorium.recipes.recipe import STAGE
 from sensorium.recipes.recipe import Recipe as Recipe
 from sensorium.recipes.recipe import Stage as Stage
@@ -19,7 +19,8 @@ from sensorium.recipes.training import train as train
 from sensorium.registry import import_parts
 
 RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe for recipe in (*ant.RECIPES, *car_racing.RECIPES, *cartpole.RECIPES)
+    recipe.name: recipe
+    for recipe in (*ant.RECIPES, *car_racing.RECIPES, *cartpole.RECIPES, *pong.RECIPES)
 }
 """Every recipe by its name."""
 

@@ -6,7 +6,14 @@ from typing import NamedTuple
 
 from sensorium.errors import check_counts, did_you_mean
 from sensorium.evaluation.report import console_for, write
-from sensorium.reproduce import ant, attention_neuron, car_racing, nonlinear_attention, tables
+from sensorium.reproduce import (
+    ant,
+    attention_neuron,
+    car_racing,
+    nonlinear_attention,
+    pong,
+    tables,
+)
 from sensorium.reproduce.scaling import scaling
 from sensorium.seeding import check_seed
 
@@ -28,7 +35,12 @@ TABLES = {
     "table-6": Table(attention_neuron.table_6),
     "table-6-ant": Table(ant.table_6_ant, 100),
     "table-6-racing": Table(car_racing.table_6, 100),
+    "table-6-pong": Table(pong.table_6, 100),
     "figure-4": Table(attention_neuron.figure_4),
+    "figure-5": Table(pong.figure_5, 10),
+    "figure-6": Table(pong.figure_6, 1),
+    "pong": Table(pong.pong, 100),
+    "pong-decoder": Table(pong.decoder, 16),
     "ant-authors": Table(ant.authors, 100),
     "racing-authors": Table(car_racing.authors, 100),
     "aa-table-2": Table(car_racing.aa_table_2, 100),
@@ -39,7 +51,9 @@ TABLES = {
     "nla-table-2": Table(nonlinear_attention.nla_table_2),
     "nla-table-3": Table(ant.nla_table_3, 100),
     "nla-table-4": Table(car_racing.nla_table_4, 100),
+    "nla-table-5": Table(pong.nla_table_5, 100),
     "nla-curves": Table(nonlinear_attention.nla_curves),
+    "nla-curves-pong": Table(pong.nla_curves, 1),
     "scaling": Table(scaling),
 }
 """Every reproduction by its name."""

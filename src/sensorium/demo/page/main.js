@@ -18,8 +18,12 @@ const PRESETS = {
   ant: { ...NO_CHANGES, agent: "ant-pi-evolved", wiring: 7 },
   racing: { ...NO_CHANGES, agent: "carracing-attention-agent" },
   puzzle: { ...NO_CHANGES, agent: "carracing-pi", wiring: 7 },
+  pong: { ...NO_CHANGES, agent: "pong-pi", wiring: 7 },
 };
 
+const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
+
+let playing = false;
 let about = null, state = null, frame = null, scenery = [], cursor = -1, before = null;
 let dirty = false, lastSent = 0;
 const code = new CodeHistory($("code"));
@@ -80,6 +84,7 @@ function layOut(next) {
   $("channels").hidden = !sensors;
   $("image-panel").hidden = !image;
   $("push").hidden = !about.can_be_pushed;
+  layOutPlay();
   $("agent-name").textContent = about.agent;
   $("scene").hidden = about.drawing === "none";
   $("no-view").hidden = about.drawing !== "none";
@@ -101,6 +106,42 @@ function layOut(next) {
       + (about.in_colour ? " Drop another onto the page to use it as background." : "")
     : sensors && about.any_number ? "Press Shuffle. Click a sensor or an input to silence it."
     : FIXED);
+}
+
+// A button for each action that is one word, beside the one that takes the game from the agent
+function layOutPlay() {
+  $("play").hidden = !about.actions.length;
+  for (const button of document.querySelectorAll("#play .move")) button.remove();
+  about.actions.forEach((name, action) => {
+    if (!action || name.includes(" ")) return;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "move";
+    button.textContent = name;
+    button.onpointerdown = () => act(action);
+    button.onpointerup = button.onpointerleave = button.onpointercancel = () => act(0);
+    button.oncontextmenu = () => false;
+    $("play").append(button);
+  });
+  play(false);
+}
+
+function play(now) {
+  playing = now && about.actions.length > 0;
+  $("take-over").setAttribute("aria-pressed", String(playing));
+  $("take-over").textContent = playing ? "Let the agent play" : "Play yourself";
+  for (const button of document.querySelectorAll("#play .move")) button.hidden = !playing;
+  document.body.classList.toggle("playing", playing);
+}
+
+function takeOver() {
+  play(!playing);
+  socket.send("act", { action: playing ? 0 : -1 });
+  say(playing ? "You play, with what the agent gets: hold a button, or an arrow key." : "The agent plays.");
+}
+
+function act(action) {
+  if (playing) socket.send("act", { action });
 }
 
 const FIXED = "This agent needs its inputs in their natural order.";
@@ -253,6 +294,7 @@ const reset = () => {
 
 $("shuffle").onclick = shuffle;
 $("order").onclick = naturalOrder;
+$("take-over").onclick = takeOver;
 $("push-left").onclick = () => push(-1);
 $("push-right").onclick = () => push(1);
 $("pause").onclick = pause;
@@ -309,12 +351,23 @@ addEventListener("keydown", (event) => {
   if (at === $("scene") && about?.drawing === "image" && moveCursor(event)) return;
   if (at.matches("input, select, textarea, summary")) return;
   const keys = { s: shuffle, o: naturalOrder, r: reset, ".": step };
+  if (!$("play").hidden) keys.p = takeOver;
+  if (playing) {
+    for (const [key, name] of Object.entries(ARROWS)) {
+      const action = about.actions.indexOf(name);
+      if (action > 0) keys[key] = () => event.repeat || act(action);
+    }
+  }
   if (!$("push").hidden) Object.assign(keys, { ArrowLeft: () => push(-1), ArrowRight: () => push(1) });
   if (!at.matches("button")) keys[" "] = pause;
   const act = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
   if (!act) return;
   event.preventDefault();
   act();
+});
+
+addEventListener("keyup", (event) => {
+  if (event.key in ARROWS) act(0);
 });
 
 // Patches, by mouse and by keyboard
