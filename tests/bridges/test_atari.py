@@ -88,9 +88,11 @@ def play(env, shown, info):
     """Play an episode as the player does; the return, and what it knew in each step beside the picture."""
     score, known = 0.0, []
     for _ in itertools.count():
-        action, places = pong.player(env.unwrapped, shown, info)
+        likely, places = pong.player(env.unwrapped, shown, info)
+        assert likely.shape == (6,)
+        assert likely.sum() == pytest.approx(1)
         known.append((shown[..., 0], places))
-        shown, reward, terminated, truncated, info = env.step(action)
+        shown, reward, terminated, truncated, info = env.step(likely.argmax())
         score += reward
         if terminated or truncated:
             return score, known

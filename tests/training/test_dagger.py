@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from sensorium import recipes, zoo
 from sensorium.bridges import minari
+from sensorium.bridges.advised import Advised
+from sensorium.bridges.open_env import open_env
 from sensorium.envs import CarRacing, CartPoleSwingUpHarder, Perturbed
 from sensorium.errors import AgentFileError, ConfigError, RunError, UnknownNameError
 from sensorium.perturbations import Shuffle
@@ -182,6 +184,49 @@ def test_a_student_of_choices_learns_from_a_function_of_the_environment(workers,
         episodes = engine.run_population(policy, keys)
     # Both choices are right at most steps, of which an episode has 5 to 14
     assert float(episodes.total.sum() / episodes.length.sum()) > 0.9
+
+
+def halves(env, observation, info):
+    """Finds both options of `Shades` as likely where it is dark."""
+    bright = env.grey > 127
+    return np.array([0.5, 0.5] if not bright else [0.0, 1.0])
+
+
+def test_an_expert_may_say_how_likely_options_are(tmp_path):
+    env = Advised(open_env("tests.host_worlds:Shades-v0"), halves)
+    seen = set()
+    for seed in range(20):
+        env.reset(seed=seed)
+        seen.add((bool(env.unwrapped.grey > 127), *env.advice.tolist()))
+    assert seen == {(False, 0.0, 0.0), (True, -1.0, 1.0)}
+    found = {}
+    for name, expert in {"likely": halves, "chosen": Sighted()}.items():
+        config = dataclasses.replace(CONFIG, num_envs=8)
+        agent = ConvolutionalConfig((8,), (4,), (4,), (16,))
+        world = "gym:tests.host_worlds:Shades-v0"
+        _, states, *_ = learn(world, agent, config, expert, tmp_path / name)
+        dark = np.full((8, 8, 3), 20, np.uint8)
+        policy = states[-1].learner.model.policy
+        found[name], _ = policy(dark, ())
+    assert abs(found["likely"][0] - found["likely"][1]) < 0.5
+    assert found["chosen"][0] - found["chosen"][1] > 1
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ((1, (0.5,)), r"2 names in `privileged`, but gave numbers of shape \(1,\)"),
+        ((np.array([np.nan, 1.0]), (0.0, 0.0)), r"finds options \[nan, 1.0\] likely"),
+    ],
+)
+def test_advice_that_is_none(said, words):
+    def strange(env, observation, info):
+        return said
+
+    strange.privileged = ("one", "other")
+    env = Advised(open_env("tests.host_worlds:Shades-v0"), strange)
+    with pytest.raises(ConfigError, match=words):
+        env.reset(seed=0)
 
 
 @pytest.fixture

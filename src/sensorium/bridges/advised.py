@@ -12,11 +12,13 @@ import gymnasium
 import numpy as np
 
 from sensorium.bridges.spaces import action_map, num_actions
+from sensorium.errors import ConfigError
 
 EnvExpert = Callable[[gymnasium.Env, Any, dict[str, Any]], Any]
 """Computes an action, as the environment takes it, from the environment, its observation and its `info`.
 
-If it has an attribute `privileged`, it returns the action and a number for each name in there; NaN where
+Where actions are choices, it may return how likely each option is instead of one of them. If it has an
+attribute `privileged`, it returns the action and a number for each name in there; NaN where
 there is none at the moment.
 """
 
@@ -34,6 +36,7 @@ class Advised(gymnasium.Wrapper):
         super().__init__(env)
         self._expert = expert
         self._map = action_map(env.action_space)
+        self._options = getattr(env.action_space, "n", None)  # of a single choice
         self._names = privileged(expert)
         size = num_actions(env.action_space) + len(self._names)
         self.advice = np.zeros(size, np.float32)
@@ -56,4 +59,16 @@ class Advised(gymnasium.Wrapper):
         action, known = self._expert(self.env.unwrapped, observation, info), ()
         if self._names:
             action, known = action
-        self.advice = np.append(self._map.from_env(np.asarray(action)[None])[0], known)
+        if np.shape(known) != (len(self._names),):
+            raise ConfigError(
+                f"The expert has {len(self._names)} names in `privileged`, but gave numbers of shape "
+                f"{np.shape(known)}."
+            )
+        action = np.asarray(action)
+        if self._options and action.dtype.kind == "f" and action.shape == (self._options,):
+            if not np.isfinite(action).all():
+                raise ConfigError(f"The expert finds options {action.tolist()} likely.")
+            numbers = 2 * action - 1
+        else:
+            numbers = self._map.from_env(action[None])[0]
+        self.advice = np.append(numbers, known).astype(np.float32)

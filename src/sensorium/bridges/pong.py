@@ -10,19 +10,19 @@ How the game works, in pixels, as its memory tells (ALE's `Pong`, the right padd
   its vertical speed: -2 at the upper end of the paddle, then -1, 0, 1, and 2 at the lower end. The opponent
   is too slow for some of the balls of speed -2 and 2, and returns all others.
 
-So while a ball is on its way, a table of values is made backwards from where it will arrive: of each place of
-the knob at each action until then, under sticky actions too.
+So while a ball is on its way, a table of values is made backwards from where it will arrive: of each move
+from each place of the knob at each action until then, under sticky actions too.
 """
 
 import functools
 import itertools
 import math
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from jaxtyping import Float, Int8, UInt8
+from jaxtyping import Float, UInt8
 
 from sensorium.bridges.atari import FRAMES
 
@@ -35,7 +35,8 @@ _TOP, _BOTTOM, _RIGHT = 46, 206, 188  # where the ball turns
 _STEP = 5.75  # pixels that the knob turns in a frame
 _LOWEST, _HIGHEST = 14.69, 205.38  # of the knob
 _UPMOST = 38  # of the paddle
-_REST = _HIGHEST  # where the knob waits: in the middle, or a little lower, rallies may never end
+_RESTS = (_HIGHEST, _LOWEST)  # where the knob waits, for so many returns of a rally each
+_RETURNS = 48  # for without chance a rally may repeat itself
 _NEAR = 15.0  # that is near enough
 _FINE = 6  # cells of a table for each step of the knob
 _CELLS = round((_HIGHEST - _LOWEST) * _FINE / _STEP) + 1
@@ -43,19 +44,20 @@ _MIDDLE = 120.0  # of the places that are said
 _LAST = 2  # actions before a ball arrives, which are tried out frame by frame
 _LONGEST = 50  # actions while a ball is on its way, at most
 _EFFORT = 0.01  # the cost of moving, so that a player does not without need
-_LATENESS = 0.01  # how much more of it an action costs that is one later
 _MOVES = (-1, 0, 1)  # up, nothing, down
 _PLANS = np.array(list(itertools.product(_MOVES, repeat=_LAST)))
 _MOVE_OF_ACTION = (0, 0, -1, 1, -1, 1)
 _ACTION_OF_MOVE = (2, 0, 3)
+_ONLY = np.eye(len(_MOVES))  # a move that is worth more than all others
 
 
 def player(
     env: gymnasium.Env, observation: Any, info: dict[str, Any]
-) -> tuple[int, Float[np.ndarray, " privileged"]]:
+) -> tuple[Float[np.ndarray, " actions"], Float[np.ndarray, " privileged"]]:
     """Choose an action, and say where things are: an expert as of `sensorium.bridges.advised`.
 
-    Places are in units of 40 pixels around the middle of the field.
+    The advice is how likely each action is, near ties alike. Places are in units of 40 pixels around the
+    middle of the field.
     """
     del observation
     ale = env.unwrapped.ale
@@ -64,8 +66,10 @@ def player(
     if known is None or frame != last + FRAMES:  # another game
         known = Player(ale.getFloat("repeat_action_probability"))
     _players[env] = frame, known
-    action = known.act(info["memory"], info["action"])
-    return action, known.places(info["memory"])
+    worth = known.worth(info["memory"], info["action"])
+    likely = np.zeros(len(_MOVE_OF_ACTION), np.float32)
+    likely[list(_ACTION_OF_MOVE)] = np.exp((worth - worth.max()) / _care(known.sticky).softness)
+    return likely / likely.sum(), known.places(info["memory"])
 
 
 player.privileged = (  # type: ignore[attr-defined]
@@ -87,12 +91,17 @@ class Player:
 
     def __init__(self, sticky: float):
         """Begin a game that repeats the last action in a share of its frames."""
-        self._sticky = sticky
+        self.sticky = sticky
         self._knob: float | None = None
         self._arrives: int | None = None  # where it will meet the paddle
+        self._returns = 0  # of this rally
 
     def act(self, memory: UInt8[np.ndarray, "2 128"], last: int) -> int:
-        """Choose an action.
+        """Choose the best action; arguments as of `worth`."""
+        return _ACTION_OF_MOVE[np.argmax(self.worth(memory, last))]
+
+    def worth(self, memory: UInt8[np.ndarray, "2 128"], last: int) -> Float[np.ndarray, " moves"]:
+        """Compute what each move is worth: up, nothing, down.
 
         Args:
             memory: Of the game after the last two frames.
@@ -104,23 +113,25 @@ class Player:
         held = _MOVE_OF_ACTION[last]
         knob = self._follow(before if clock % 2 else now, clock % 2, held)
         coming = 0 < x < _RIGHT and speed_x > 0
+        returned = self._arrives is not None and not coming
+        self._returns = (self._returns + returned) * (x > 0)
         self._arrives = None
         if not x or not speed_x:
-            return _ACTION_OF_MOVE[1]
+            return _ONLY[1]
         if not coming:
-            away = _REST - knob
-            return _ACTION_OF_MOVE[1 + int(np.sign(away)) * (abs(away) > _NEAR)]
+            away = _RESTS[self._returns // _RETURNS % len(_RESTS)] - knob
+            return _ONLY[1 + int(np.sign(away)) * (abs(away) > _NEAR)]
         frames = -((x - _RIGHT) // speed_x)
         arrives = self._arrives = _arrives(y, speed_y, frames)
         sooner = max(-(-frames // FRAMES) - _LAST, 0)  # actions before the last ones
         if sooner:
             left = frames - FRAMES * sooner
-            moves = _moves(arrives, left, (clock + frames - left) % 2, self._sticky)
+            table = _table(arrives, left, (clock + frames - left) % 2, self.sticky)
             cell = round((knob - _LOWEST) * _FINE / _STEP)
-            return _ACTION_OF_MOVE[moves[sooner - 1, 1 + held, cell]]
+            return table[sooner - 1, 1 + held, :, cell]
         start = np.array([knob]), np.array([float(now[_PADDLE])])
-        of_plans = _tried_out(start, held, clock, frames, arrives, self._sticky)[0]
-        return _ACTION_OF_MOVE[1 + _PLANS[np.argmax(of_plans), 0]]
+        of_plans = _tried_out(start, held, clock, frames, arrives, self.sticky)[0]
+        return of_plans.reshape(len(_MOVES), -1).max(1)  # whatever follows the first of these
 
     def places(self, memory: UInt8[np.ndarray, "2 128"]) -> Float[np.ndarray, " places"]:
         """Return what `player.privileged` names, after `act`; NaN if there is no ball, or none that comes."""
@@ -148,11 +159,11 @@ class Player:
         return knob
 
 
-@functools.lru_cache(256)  # 10 MB
-def _moves(
+@functools.lru_cache(256)  # 90 MB
+def _table(
     arrives: int, frames: int, clock: int, sticky: float
-) -> Int8[np.ndarray, "actions held cells"]:
-    """Return the best move, some actions before the last ones, after each move and from each place.
+) -> Float[np.ndarray, "actions held moves cells"]:
+    """Return what moves are worth, some actions before the last ones, after each move and from each place.
 
     Args:
         arrives: The height of the ball when it arrives.
@@ -165,15 +176,17 @@ def _moves(
     values = np.array(
         [_tried_out(start, held, clock, frames, arrives, sticky).max(1) for held in _MOVES]
     )
-    best = np.zeros((_LONGEST, *values.shape), np.int8)
-    for sooner, moves in enumerate(best):
-        worth = _one_more(values, _EFFORT * (1 - _LATENESS * sooner), sticky)
-        moves[:], values = worth.argmax(1), worth.max(1)
-    return best
+    away = np.abs(np.arange(_CELLS) - values[1].argmax()) / _CELLS
+    wait = _care(sticky).wait
+    table = np.zeros((_LONGEST, len(_MOVES), len(_MOVES), _CELLS), np.float32)
+    for worth in table:
+        worth[:] = _one_more(values, sticky)
+        values = worth.max(1) - wait * away
+    return table
 
 
 def _one_more(
-    values: Float[np.ndarray, "held cells"], effort: float, sticky: float
+    values: Float[np.ndarray, "held cells"], sticky: float
 ) -> Float[np.ndarray, "held moves cells"]:
     """Return what each move is worth, one action before `values`."""
     worth = np.zeros((len(_MOVES), len(_MOVES), _CELLS))
@@ -182,7 +195,7 @@ def _one_more(
         for late, share in enumerate(_shares(sticky)):
             turned = _FINE * (held * late + move * (FRAMES - late))
             worth[i, j] += share * values[j, (cells + turned).clip(0, _CELLS - 1)]
-        worth[i, j] -= effort * abs(move)
+        worth[i, j] -= _EFFORT * abs(move)
     return worth
 
 
@@ -210,11 +223,30 @@ def _tried_out(
         drawn = paddle  # the ball meets what is drawn, a frame later than it was computed
         if (clock + frame + 1) % 2 == 0:
             paddle = (paddle + np.maximum(2 * (knob // 2), _UPMOST)) // 2
-    around = sum(w * _reward(arrives - drawn + off, arrives) for off, w in _UNSURE)
+    around = sum(w * _reward(arrives - drawn + off, arrives) for off, w in _care(sticky).unsure)
     return around @ shares[lates].prod(1) - _EFFORT * np.abs(_PLANS).sum(1)
 
 
-_UNSURE = ((-1, 0.25), (0, 0.5), (1, 0.25))  # pixels that all this may be wrong by, and how likely
+class _Care(NamedTuple):
+    """How a player allows for what it cannot foresee."""
+
+    wait: float
+    """The cost of an action's time at the other end from where the knob should be."""
+    unsure: tuple[tuple[int, float], ...]
+    """How many pixels all may be wrong by, and how likely that is."""
+    softness: float
+    """How much more a move must be worth to be e times as likely in the advice."""
+
+
+@functools.cache
+def _care(sticky: float) -> _Care:
+    """Return more of it for sticky actions; without them rallies repeat themselves, and could never end.
+
+    Without them a student may also know all games by heart, which a tie in the advice would lead it out of.
+    """
+    wait, most, softness = (0.1, 4, 0.02) if sticky else (0.003, 2, 1e-5)
+    unsure = tuple((off, (most - abs(off)) / most**2) for off in range(1 - most, most))
+    return _Care(wait, unsure, softness)
 
 
 def _reward(on_paddle: Float[np.ndarray, "*places"], height: int) -> Float[np.ndarray, "*places"]:

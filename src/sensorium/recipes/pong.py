@@ -39,13 +39,13 @@ _CLONE = Stage(
         window=12,
         warm_up_steps=4,  # fill the stack of frames
         action_noise=(0.0,),
-        action_weights=(1.0, 1.0, 4.0, 4.0, 1.0, 1.0),
         ema_decay=0.99,
     ),
-    generations=40,
+    generations=60,
     expert="sensorium.bridges.pong:player",
-    test_every=10,
-    test_episodes=8,
+    test_every=3,
+    test_episodes=16,
+    stop_at=21.0,
 )
 PI = Recipe(
     name="pong-pi",
