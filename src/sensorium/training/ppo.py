@@ -109,21 +109,26 @@ class Exploring(Behaviour):
         return action, policy.after_action(carry, action), record
 
     def view(self, context: StepContext, carry: PyTree) -> Float[Array, " F"]:
-        """Return the true state, or the features of the policy if there is none."""
+        """Return the true state, or what the policy knows if there is none."""
         if context.truth.size:
             return context.truth
-        return flat_features(self.policy, context.observation, carry)
+        return what_it_knows(self.policy, context.observation, carry)
 
 
-def flat_features(policy: Policy, observation: Sensed, carry: PyTree) -> Float[Array, " F"]:
-    """Compute the features of an observation as one vector."""
-    features = policy.encode(observation, carry)[0]
-    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(features)])
+def what_it_knows(policy: Policy, observation: Sensed, carry: PyTree) -> Float[Array, " F"]:
+    """Compute the memory of a policy after an observation, or its features if it has no memory."""
+    features, carry, _ = policy.encode(observation, carry)
+    memory = policy.memory_features(policy.decide(features, carry)[1])
+    leaves = [memory] if memory.size else jax.tree.leaves(features)
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
 
 
-def num_features(policy: Policy, world: World) -> int:
-    """Count the features that a policy computes in a world."""
-    return sum(leaf.size for leaf in jax.tree.leaves(features_of(policy, world.observation_spec)))
+def _knows(policy: Policy, world: World) -> int:
+    """Count the numbers of `what_it_knows`."""
+    carry = eqx.filter_eval_shape(policy.initial_carry, world.observation_spec)
+    memory = eqx.filter_eval_shape(policy.memory_features, carry)
+    features = jax.tree.leaves(features_of(policy, world.observation_spec))
+    return memory.size or sum(leaf.size for leaf in features)
 
 
 class Batch(NamedTuple):
@@ -155,7 +160,7 @@ class Ppo(ActorCritic):
         model = with_probe(
             policy, self.world.observation_spec, self.world.raw_observation_spec, key_probe
         )
-        size = truth_size(self.world) or num_features(policy, self.world)
+        size = truth_size(self.world) or _knows(policy, self.world)
         critic = Critic((2 + size, *self.config.critic_sizes), key=key_critic)
         return PpoState(
             learner=self._optimizer.init(model),
