@@ -15,8 +15,8 @@ from sensorium.analysis import figures
 from sensorium.evaluation.report import watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
 from sensorium.reproduce.counterparts import NLA, NLA_BASELINE
+from sensorium.reproduce.tables import trained
 from sensorium.terminal import shown
-from sensorium.training import RunDirectory
 from sensorium.training.progress import read_metrics
 from sensorium.zoo import load, names
 
@@ -74,10 +74,7 @@ def nla_curves(episodes: int, seed: int, out: Path) -> tuple[Any, Table]:
                     "test_every": 2,
                 }
             )
-            if RunDirectory.exists(directory):
-                recipes.resume(directory, quiet=True)
-            else:
-                recipes.train(recipe, directory, quiet=True)
+            trained(recipe, directory)
             tests = [
                 row
                 for row in read_metrics(directory / "metrics.jsonl")

@@ -23,16 +23,14 @@ from sensorium.envs import World
 from sensorium.evaluation import evaluation_keys
 from sensorium.perturbations import Identity, Occlude, Perturbation, ShufflePatches, compose
 from sensorium.policies import KeyMap, Policy
-from sensorium.recipes import Recipe, find
+from sensorium.recipes import find
 from sensorium.reproduce.counterparts import AN_6, NLA, NLA_BASELINE, PONG_PI
-from sensorium.reproduce.tables import Result, present, score_tables
+from sensorium.reproduce.tables import Result, present, score_tables, trained
 from sensorium.rollout import Behaviour, StepContext, make_world, open_collector, open_engine
 from sensorium.rollout.host import seeds_of
 from sensorium.terminal import shown
-from sensorium.training import RunDirectory
 from sensorium.training.progress import read_metrics
 from sensorium.types import Action, PyTree
-from sensorium.zoo import resume, train
 
 PAPERS = "gym:ALE/Pong-v5?repeat_action_probability=0"
 STARTS = {
@@ -100,7 +98,7 @@ def nla_curves(episodes: int, seed: int, out: Path) -> Result:
                     "seed": seed + offset,
                 }
             )
-            _trained(recipe, directory)
+            trained(recipe, directory)
             rows = read_metrics(directory / "metrics.jsonl")
             x = np.array([row["generation"] for row in rows], float)
             curves[form].append((x, np.array([row["loss"] for row in rows])))
@@ -128,13 +126,6 @@ def nla_curves(episodes: int, seed: int, out: Path) -> Result:
     return result, table
 
 
-def _trained(recipe: Recipe, directory: Path) -> Policy:
-    """Train by a recipe, or go on with it."""
-    if RunDirectory.exists(directory):
-        return resume(directory)
-    return train(recipe, directory)
-
-
 def figure_5(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AN Figure 5: patches missing in training and in tests.
 
@@ -143,12 +134,12 @@ def figure_5(episodes: int, seed: int, out: Path) -> Result:
     """
     small, rows = find("pong-pi-small"), []
     heat = np.zeros((len(MISSING), len(MISSING)))
-    for row, trained in enumerate(MISSING):
-        stages = tuple(stage.changed(perturbation=_without(trained)) for stage in small.stages)
+    for row, missing in enumerate(MISSING):
+        stages = tuple(stage.changed(perturbation=_without(missing)) for stage in small.stages)
         recipe = dataclasses.replace(small, stages=stages, seed=seed)
-        directory = out / "figure-5-pong" / f"{100 * trained:.0f}-missing"
-        policy = _trained(recipe, directory)
-        name = f"{trained:.0%} missing"
+        directory = out / "figure-5-pong" / f"{100 * missing:.0f}-missing"
+        policy = trained(recipe, directory)
+        name = f"{missing:.0%} missing"
         tests = tuple(compose(_without(share), ShufflePatches()) for share in MISSING)
         scores, _ = score_tables({name: policy}, PAPERS, tests, {}, episodes, seed, out)
         rows += scores

@@ -13,11 +13,13 @@ from sensorium.evaluation import Scores, paired_difference
 from sensorium.evaluation.report import score_table, watched
 from sensorium.perturbations import Identity, Perturbation, Shuffle
 from sensorium.policies import Policy, to_vector
+from sensorium.recipes import Recipe
 from sensorium.reproduce.counterparts import Row
 from sensorium.rollout import Engine, make_world, open_engine
 from sensorium.serialisation import parse_json, write_json
+from sensorium.training import RunDirectory
 from sensorium.types import num_sensors_of
-from sensorium.zoo import load, names
+from sensorium.zoo import load, names, resume, train
 
 Result = tuple[Any, RenderableType | None]
 """Figures for JSON, and what the terminal shows."""
@@ -29,6 +31,13 @@ def present(*wanted: str, needed: bool = True) -> dict[str, Policy]:
     if needed and not agents:
         raise ConfigError(f"None of {', '.join(wanted)} is in the zoo; train one first.")
     return agents
+
+
+def trained(recipe: Recipe, directory: Path) -> Policy:
+    """Train by a recipe, or go on with its run in the directory."""
+    if RunDirectory.exists(directory):
+        return resume(directory, quiet=True)
+    return train(recipe, directory, quiet=True)
 
 
 def score_tables(
