@@ -8,6 +8,7 @@ import pytest
 
 from sensorium.bridges.open_env import open_env
 from sensorium.errors import ConfigError, UnknownNameError
+from sensorium.rollout import make_world
 
 ale_py = pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
 pong = pytest.importorskip("sensorium.bridges.pong")
@@ -125,3 +126,29 @@ def test_the_player_wins_with_sticky_actions_and_knows_where_things_are():
     ball = [places[:2] for _, places in known]
     assert np.isfinite(ball).all(1).mean() > 0.5  # between points there is none
     assert np.nanmax(np.abs(ball)) < 3
+
+
+def test_models_trained_behind_gymnasiums_wrappers_act_here_as_there():
+    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    from sensorium.training.expert_actors import Sb3Actor
+
+    theirs = gymnasium.make(PONG, frameskip=1)
+    theirs = gymnasium.wrappers.AtariPreprocessing(theirs)
+    theirs = gymnasium.wrappers.FrameStackObservation(theirs, 4)
+    settings = dict(policy_kwargs=dict(features_extractor_kwargs=dict(features_dim=8)), seed=0)
+    model = stable_baselines3.PPO("CnnPolicy", theirs, device="cpu", n_steps=64, **settings)
+    world, ours = make_world(f"gym:{PONG}"), open_env(PONG)
+    actor, started, acted = Sb3Actor(model, world), np.ones(1, bool), set()
+    stack, shown = theirs.reset(seed=0)[0], ours.reset(seed=0)[0]
+    for step in range(40):
+        advice = actor.act(started, np.zeros(1, int), shown[None])
+        action, _ = model.predict(stack, deterministic=True)
+        if (
+            step > 2
+        ):  # a stack is filled with the first picture there, here with zeros as by VecFrameStack
+            assert world.to_env_actions(advice)[0] == action
+            acted.add(int(action))
+        started = np.zeros(1, bool)
+        taken = step % 6
+        stack, shown = theirs.step(taken)[0], ours.step(taken)[0]
+    assert acted

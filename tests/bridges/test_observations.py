@@ -49,6 +49,24 @@ class Showing(gymnasium.Env):
         return self.observation_space.sample(), {}
 
 
+@pytest.mark.parametrize("observe", ["", "flat"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        gymnasium.wrappers.FlattenObservation,
+        lambda env: gymnasium.wrappers.RescaleObservation(env, np.float32(0), np.float32(1)),
+        lambda env: gymnasium.wrappers.FrameStackObservation(
+            gymnasium.wrappers.FlattenObservation(env), 2
+        ),
+    ],
+)
+def test_wrappers_that_an_environment_comes_with_are_part_of_it(wrap, observe):
+    env = wrap(Showing(spaces.Box(-2, 2, (3, 2), np.float32)))
+    if len(env.observation_space.shape) == 2:
+        observe = "flat"
+    assert own_space(lay_out("Showing", env, Layout(observe))) == env.observation_space
+
+
 def same(one, other):
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)

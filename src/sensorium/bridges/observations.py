@@ -89,6 +89,10 @@ class EntityObservation(gymnasium.ObservationWrapper):
         return rows
 
 
+class _Flattened(FlattenObservation):
+    """Flattened by `lay_out`, not by who made the environment."""
+
+
 def lay_out(name: str, env: gymnasium.Env, layout: Layout | None = None) -> gymnasium.Env:
     """Return an environment that shows a Box: `env`, or a wrapper that lays out what it shows.
 
@@ -104,7 +108,7 @@ def lay_out(name: str, env: gymnasium.Env, layout: Layout | None = None) -> gymn
             raise ConfigError(f"{name}: {error}") from error
     if isinstance(space, spaces.Box):
         if layout.observe == "flat":
-            return FlattenObservation(env)
+            return _Flattened(env)
         if len(space.shape) == 2:
             raise _which_matrix(name, space)
         return env
@@ -125,15 +129,16 @@ def lay_out(name: str, env: gymnasium.Env, layout: Layout | None = None) -> gymn
                 f"{what}{f', a {kind}' if where else ''}; agents need numbers: a Box, a Discrete, a "
                 "MultiDiscrete, a MultiBinary, or a Dict or Tuple of these."
             )
-    return FlattenObservation(env)
+    return _Flattened(env)
 
 
 def own_space(env: gymnasium.Env) -> spaces.Space:
     """Return the space of what an environment shows before `lay_out`."""
-    while isinstance(env, gymnasium.Wrapper):
-        env = env.env
-        if isinstance(env, FlattenObservation | EntityObservation):
-            return env.env.observation_space
+    inner = env
+    while isinstance(inner, gymnasium.Wrapper):
+        if isinstance(inner, _Flattened | EntityObservation):
+            return inner.env.observation_space
+        inner = inner.env
     return env.observation_space
 
 
