@@ -13,6 +13,7 @@ MAX_STEPS = {
     "Entities": 20,
 }
 """`max_steps` of every world of `sensorium.envs`, by its name."""
+TAKE_COVER = "sensorium/TakeCover-v0"
 
 
 def register() -> None:
@@ -26,3 +27,10 @@ def register() -> None:
                 kwargs={"world": name},
                 max_episode_steps=max_steps,
             )
+    # On the host, with the extra `doom`
+    if TAKE_COVER not in gymnasium.registry:
+        gymnasium.register(
+            TAKE_COVER,
+            entry_point="sensorium.bridges.take_cover:TakeCover",
+            max_episode_steps=2100,
+        )

@@ -1,0 +1,288 @@
+"""DoomTakeCover, the second world of the AttentionAgent paper: step aside from fireballs, for a minute.
+
+    gym:sensorium/TakeCover-v0?variant=walls&width=160
+
+Monsters along one wall throw balls at the agent, which moves along the other, one tic (1/35 s) a step, and
+earns 1 for each that it lives; an episode ends after 2,100. What agents see is the screen of ViZDoom reduced
+to 96 x 96 pixels, with antialiasing. The settings are those that the authors' agents were trained with, as
+far as their scores tell: skill 4 (their configuration asks for 5, which ViZDoom took for 4 then), RGB (it
+says BGR, but red came first), and the state of the player at the bottom of the screen.
+
+Variants, as in the paper (section 5.5): `walls` of nearly four times the height, `floor` of another texture
+(`flat=GRASS1` for any of Freedoom's), and `text` that hovers on the screen (`text=HELLO` for others). Maps
+are made from the one that comes with ViZDoom.
+
+It comes with the extra `doom`.
+"""
+
+import contextlib
+import functools
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from jaxtyping import Float, UInt8
+
+from sensorium.bridges.wad import read_wad, with_settings
+from sensorium.errors import ConfigError, did_you_mean, needs
+
+MAX_STEPS = 2100
+SIZE = 96
+"""Pixels of a picture, each way."""
+VARIANTS = ("plain", "walls", "floor", "text")
+WIDTHS = (160, 320, 640)
+"""Pixels of the screen before it is reduced; the authors' agents saw 640."""
+FLOOR, CEILING = "CRATOP1", 104
+"""Of the map as it is."""
+OTHER_FLOOR, OTHER_CEILING = "CRATOP2", 404
+"""Of the paper's variants."""
+
+_SKILL, _START, _TICS_PER_SECOND = 4, 14, 35
+_THRESHOLD = 1 / 3  # of an action, beyond which the agent moves
+_BALL, _MONSTER, _PLAYER = "DoomImpBall", "DoomImp", "DoomPlayer"
+_STILL = 0.1  # units a tic; a ball that is slower has burst
+_SIGN = (
+    0.30,
+    0.04,
+    0.70,
+    0.16,
+)  # left, top, right and bottom of hovering text, in parts of the screen
+
+Picture = UInt8[np.ndarray, "96 96 3"]
+
+
+class TakeCover(gymnasium.Env):
+    """The game.
+
+    An action is a number from -1 to 1: below -1/3 the agent moves to the left, above 1/3 to the right. With
+    `discrete`, it is one of three: nothing, left, right.
+
+    `info` has, for experts: the `player`, (x, y, velocity along y); the `balls` in flight, rows of (x, y,
+    velocity along x, velocity along y, number of the object), in units of the map and of a tic; the
+    `monsters`, rows of (x, y). To the left, y grows. With `boxes`, it has where balls are to be seen: top,
+    left, bottom and right of each in pixels of the picture.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {
+        "render_modes": ["rgb_array"],
+        "render_fps": _TICS_PER_SECOND,
+    }
+
+    def __init__(
+        self,
+        variant: Any = "plain",
+        flat: Any = OTHER_FLOOR,
+        text: Any = "TAKE COVER",
+        width: Any = 640,
+        discrete: Any = False,
+        boxes: Any = False,
+        render_mode: str | None = None,
+    ):
+        """Start ViZDoom.
+
+        Args:
+            variant: One of `VARIANTS`.
+            flat: Texture of the floor in the variant `floor`.
+            text: What hovers on the screen in the variant `text`.
+            width: Pixels of the screen, of `WIDTHS`; smaller is quicker, and looks a little different.
+            discrete: Take one of three actions, instead of a number.
+            boxes: Say in `info` where balls are to be seen.
+            render_mode: None, or `"rgb_array"` for the whole screen.
+
+        Raises:
+            MissingExtraError: ViZDoom is not installed.
+            UnknownNameError: There is no such variant.
+            ConfigError: The screen cannot be of that width, there is no such flat, or what is true or false
+                is something else.
+        """
+        if variant not in VARIANTS:
+            raise did_you_mean("variant of TakeCover", str(variant), VARIANTS)
+        if width not in WIDTHS:
+            raise ConfigError(
+                f"TakeCover is drawn {', '.join(map(str, WIDTHS))} pixels wide, not {width!r}."
+            )
+        for name, said in (("discrete", discrete), ("boxes", boxes)):
+            if not isinstance(said, bool):
+                raise ConfigError(f"TakeCover: {name} is true or false, not {said!r}.")
+        self.observation_space = spaces.Box(0, 255, (SIZE, SIZE, 3), np.uint8)
+        self.action_space: spaces.Space = (
+            spaces.Discrete(3) if discrete else spaces.Box(-1.0, 1.0, (1,), np.float32)
+        )
+        self.render_mode, self._discrete = render_mode, discrete
+        self._sign = str(text) if variant == "text" else ""
+        of_variant: dict[str, dict[str, tuple[Any, Any]]] = {
+            "walls": {"heightceiling": (CEILING, OTHER_CEILING)},
+            "floor": {"texturefloor": (f'"{FLOOR}"', f'"{str(flat).upper()}"')},
+        }
+        changes = of_variant.get(variant, {})
+        if variant == "floor" and str(flat).upper() not in _flats():
+            raise did_you_mean("flat of Freedoom", str(flat), _flats())
+        self._boxes_wanted = boxes
+        with tempfile.TemporaryDirectory(prefix="take-cover-") as folder:
+            path = packaged_map()
+            if changes:
+                path = Path(folder) / "take_cover.wad"
+                path.write_bytes(with_settings(packaged_map().read_bytes(), changes))
+            self._game = _open(path, width, boxes, folder)
+        self._screen = np.zeros((self._game.get_screen_height(), width, 3), np.uint8)
+        self._info: dict[str, Any] = {}
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """What each action does."""
+        return ("nothing", "left", "right")
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Picture, dict[str, Any]]:
+        """Start an episode."""
+        super().reset(seed=seed)
+        self._game.set_seed(int(self.np_random.integers(2**31)))
+        self._game.new_episode()
+        self._look()
+        return self._picture(), self._info
+
+    def step(self, action: Any) -> tuple[Picture, float, bool, bool, dict[str, Any]]:
+        """Act for one tic."""
+        if self._discrete:
+            left, right = action == 1, action == 2
+        else:
+            number = float(np.reshape(action, ()))
+            left, right = number < -_THRESHOLD, number > _THRESHOLD
+        reward = self._game.make_action([bool(right), bool(left)])
+        dead = self._game.is_player_dead()
+        over = self._game.is_episode_finished() and not dead
+        if not (dead or over):
+            self._look()
+        return self._picture(), reward, dead, over, self._info
+
+    def render(self) -> UInt8[np.ndarray, "height width 3"]:
+        """Return the whole screen."""
+        return self._screen
+
+    def close(self) -> None:
+        """End ViZDoom."""
+        self._game.close()
+
+    def _look(self) -> None:
+        """Note what there is; after an end there is nothing new."""
+        state = self._game.get_state()
+        self._screen = state.screen_buffer
+        if self._sign:
+            self._screen = _with_sign(self._screen, self._sign)
+        balls, monsters, player = [], [], (0.0, 0.0, 0.0)
+        for each in state.objects:
+            x, y, along = each.position_x, each.position_y, each.velocity_y
+            if each.name == _BALL and abs(each.velocity_x) > _STILL:
+                balls.append((x, y, each.velocity_x, along, each.id))
+            elif each.name == _MONSTER:
+                monsters.append((x, y))
+            elif each.name == _PLAYER:
+                player = (x, y, along)
+        self._info = {
+            "player": np.array(player),
+            "balls": np.array(balls).reshape(-1, 5),
+            "monsters": np.array(monsters).reshape(-1, 2),
+        }
+        if self._boxes_wanted:
+            self._info["boxes"] = self._boxes(state.labels)
+
+    def _boxes(self, labels: Any) -> Float[np.ndarray, "balls 4"]:
+        """Return top, left, bottom and right of each ball that is to be seen, in pixels of the picture."""
+        height, width, _ = self._screen.shape
+        rows = [
+            (each.y, each.x, each.y + each.height, each.x + each.width)
+            for each in labels
+            if each.object_name == _BALL
+        ]
+        scale = np.array([SIZE / height, SIZE / width] * 2)
+        return np.array(rows, float).reshape(-1, 4) * scale
+
+    def _picture(self) -> Picture:
+        from PIL import Image
+
+        shown = Image.fromarray(self._screen)
+        return np.asarray(shown.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
+
+
+def _with_sign(
+    screen: UInt8[np.ndarray, "height width 3"], text: str
+) -> UInt8[np.ndarray, "height width 3"]:
+    """Draw white text in a blue box on a screen."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    image = Image.fromarray(screen)
+    width, height = image.size
+    left, top, right, bottom = np.array(_SIGN) * [width, height, width, height]
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((left, top, right, bottom), fill=(0, 0, 255))
+    middle = (left + right) / 2, (top + bottom) / 2
+    font = ImageFont.load_default(height / 15)
+    if (length := font.getlength(text)) > 0.9 * (right - left):
+        font = ImageFont.load_default(0.9 * (right - left) / length * height / 15)
+    draw.text(middle, text, fill=(255, 255, 255), font=font, anchor="mm")
+    return np.array(image)
+
+
+def _open(path: Path, width: int, boxes: bool, folder: str) -> Any:
+    """Start a game with a map; what ViZDoom leaves behind goes to a folder."""
+    with needs("doom", "TakeCover"):
+        import vizdoom
+    game = vizdoom.DoomGame()
+    game.set_doom_scenario_path(str(path))
+    game.set_doom_map("map01")
+    game.set_doom_config_path(os.devnull)
+    game.set_doom_skill(_SKILL)
+    game.set_screen_resolution(getattr(vizdoom.ScreenResolution, f"RES_{width}X{width * 3 // 4}"))
+    game.set_screen_format(vizdoom.ScreenFormat.RGB24)
+    game.set_render_hud(True)
+    game.set_render_crosshair(False)
+    game.set_render_weapon(False)
+    game.set_render_decals(False)
+    game.set_render_particles(False)
+    game.set_objects_info_enabled(True)
+    game.set_labels_buffer_enabled(boxes)
+    game.set_living_reward(1)
+    game.set_episode_start_time(_START)
+    game.set_episode_timeout(MAX_STEPS)
+    game.set_available_buttons([vizdoom.Button.MOVE_RIGHT, vizdoom.Button.MOVE_LEFT])
+    game.set_available_game_variables([vizdoom.GameVariable.HEALTH])
+    game.set_sound_enabled(False)
+    game.set_window_visible(False)
+    with _working_in(folder):
+        game.init()
+    return game
+
+
+@contextlib.contextmanager
+def _working_in(folder: str) -> Iterator[None]:
+    """Work in another folder for a while: ViZDoom leaves a folder in the one where it starts."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def packaged_map() -> Path:
+    """Return the map that comes with ViZDoom, the authors' to the byte."""
+    return _packaged("scenarios") / "take_cover.wad"
+
+
+def _packaged(*parts: str) -> Path:
+    with needs("doom", "TakeCover"):
+        import vizdoom
+    return Path(vizdoom.__file__).parent.joinpath(*parts)
+
+
+@functools.cache
+def _flats() -> tuple[str, ...]:
+    """List the floor textures of Freedoom, which comes with ViZDoom."""
+    names = [name for name, _ in read_wad(_packaged("freedoom2.wad").read_bytes())]
+    return tuple(names[names.index("F_START") + 1 : names.index("F_END")])

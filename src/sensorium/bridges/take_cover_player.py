@@ -1,0 +1,166 @@
+"""Players of DoomTakeCover that read where balls are: experts for agents that see pictures.
+
+    sensorium train takecover-attention-agent --expert sensorium.bridges.take_cover_player:teacher
+
+They roll the known motion ahead for each plan "hold one direction for so many tics, then another", and find
+what each action is worth: how long the player lives, then how far it stays away from balls, then how near it
+is to the middle. A ball hits within 22 units; a held direction adds 0.75 to the velocity before each tic,
+which keeps 29/32 of it after.
+
+`player` plays as well as it can. `teacher` wants to stay further away, and holds its first direction for at
+least 12 tics: its advice comes early, and forgives a student that is late.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import gymnasium
+import numpy as np
+from jaxtyping import Float
+
+_LOW, _HIGH = 16.0, 752.0  # where the middle of the player can be
+_THRUST, _FRICTION = 0.75, 29 / 32
+_REACH = 22.0  # half the width of the player (16) and of a ball (6)
+_NEAR = 2.0  # more along the way of a ball, for which tics it is counted as there
+_HORIZON = 70  # tics
+_MOVES = (0, 1, -1)  # nothing, left, right: as the actions of a game that takes one of three
+_MIDDLE = 384.0
+_WHEN = 30  # tics ahead, when it should be near the middle
+_CENTRING = 0.02  # of the worth, for each unit away from it
+_LIFE = 10.0  # worth of a tic
+_SHARPNESS = 8.0  # of the advice
+_STAKES = 200.0  # worth whose loss costs as much as anything can
+UNIT = 100.0
+"""Units of the map that the places which a player says are in."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plans:
+    """What a player considers."""
+
+    margin: float
+    """How far from a ball is far enough, in units."""
+    holds: tuple[int, ...]
+    """For how many tics it may hold its first direction."""
+
+    @functools.cached_property
+    def thrust(self) -> Float[np.ndarray, "plans T"]:
+        """Added to the velocity before each tic."""
+        rows = []
+        for first in _MOVES:
+            rows.append(np.full(_HORIZON, first))
+            for then in _MOVES:
+                rows += [
+                    np.repeat((first, then), (hold, _HORIZON - hold))
+                    for hold in self.holds
+                    if then != first
+                ]
+        return _THRUST * np.array(rows)
+
+    @functools.cached_property
+    def _from_rest(self) -> Float[np.ndarray, "plans T"]:
+        """How far each goes, where no wall is in the way."""
+        return _rolled(self.thrust, 0.0, 0.0, np.inf)
+
+    def places(self, y: float, velocity: float) -> Float[np.ndarray, "plans T"]:
+        """Return where the player is after each tic of each plan."""
+        places = y + velocity * _DRIFT + self._from_rest
+        stopped = (places.min(1) < _LOW) | (places.max(1) > _HIGH)
+        if stopped.any():
+            places[stopped] = _rolled(self.thrust[stopped], y, velocity, _HIGH)
+        return places
+
+    def worth(self, info: dict[str, Any]) -> Float[np.ndarray, " actions"]:
+        """Return what each action is worth: nothing, left, right."""
+        x, y, velocity = info["player"]
+        balls = info["balls"]
+        places = self.places(y, velocity)
+        first, clear = np.full(len(places), _HORIZON), np.full(len(places), self.margin)
+        if len(balls):
+            ball_x, ball_y, speed_x, speed_y = (balls[:, [column]] for column in range(4))
+            near = np.abs(ball_x + speed_x * _TICS - x) < _REACH + _NEAR
+            whose, when = np.nonzero(near)
+            if len(whose):
+                there = ball_y[whose, 0] + speed_y[whose, 0] * (when + 1)
+                gaps = np.abs(there - places[:, when]) - _REACH
+                hit = gaps < 1.0
+                first = np.where(hit, when, _HORIZON).min(1)
+                clear = np.minimum(gaps.min(1), self.margin)
+        values = _LIFE * first + clear - _CENTRING * np.abs(places[:, _WHEN] - _MIDDLE)
+        return values.reshape(len(_MOVES), -1).max(1)
+
+    def likely(self, worth: Float[np.ndarray, " actions"]) -> Float[np.ndarray, " actions"]:
+        """Return how likely actions of such worth are: less clearance costs a little, a shorter life more."""
+        lack = worth.max() - worth
+        cost = np.minimum(lack, self.margin) / self.margin
+        cost += np.clip((lack - self.margin) / _STAKES, 0.0, 1.0)
+        shares = np.exp(-0.5 * _SHARPNESS * cost)
+        return shares / shares.sum()
+
+
+def _rolled(
+    thrust: Float[np.ndarray, "plans T"], y: float, velocity: float, high: float
+) -> Float[np.ndarray, "plans T"]:
+    """Roll plans out tic by tic; walls stop the player."""
+    places = np.empty(thrust.shape)
+    now, speed = np.full(len(thrust), float(y)), np.full(len(thrust), float(velocity))
+    low = _LOW if np.isfinite(high) else -np.inf
+    for tic in range(thrust.shape[1]):
+        speed += thrust[:, tic]
+        now += speed
+        stopped = (now < low) | (now > high)
+        np.clip(now, low, high, out=now)
+        speed *= _FRICTION
+        speed[stopped] = 0.0
+        places[:, tic] = now
+    return places
+
+
+_TICS = np.arange(1, _HORIZON + 1)
+_DRIFT = _rolled(np.zeros((1, _HORIZON)), 0.0, 1.0, np.inf)[0]
+_BEST = Plans(8.0, (1, 2, 4, 7, 11, 16, 24, 34))
+_FORGIVING = Plans(60.0, (12, 16, 24, 34))
+
+
+def player(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
+    """Choose the best action: an expert as of `sensorium.bridges.advised`."""
+    del observation
+    return _advice(env, _BEST, info)
+
+
+def teacher(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
+    """Choose an action that leaves room for errors; the same otherwise."""
+    del observation
+    return _advice(env, _FORGIVING, info)
+
+
+def _advice(env: gymnasium.Env, plans: Plans, info: dict[str, Any]) -> tuple[Any, np.ndarray]:
+    """Return an action, or how likely each of three is; and what is known."""
+    worth = plans.worth(info)
+    if isinstance(env.action_space, gymnasium.spaces.Discrete):
+        return plans.likely(worth).astype(np.float32), _known(info)
+    return np.array([-_MOVES[int(worth.argmax())]], np.float32), _known(info)
+
+
+def _known(info: dict[str, Any]) -> Float[np.ndarray, " known"]:
+    """Return what `player.privileged` names; NaN where there are not so many balls."""
+    x, y, velocity = info["player"]
+    balls = info["balls"]
+    tics = (x - balls[:, 0]) / balls[:, 2]  # until each arrives
+    places = balls[:, 1] + balls[:, 3] * tics - y
+    nearest = [n for n in np.argsort(tics) if tics[n] > 0][:_BALLS]
+    known = np.full(2 + 2 * _BALLS, np.nan, np.float32)
+    known[:2] = (y - _MIDDLE) / UNIT, velocity / 10
+    for place, n in enumerate(nearest):
+        known[2 + 2 * place : 4 + 2 * place] = tics[n] / _HORIZON, places[n] / UNIT
+    return known
+
+
+_BALLS = 3  # that are named, the next ones first
+
+player.privileged = teacher.privileged = (  # type: ignore[attr-defined]
+    "place",
+    "velocity",
+    *(f"{what} of ball {n + 1}" for n in range(_BALLS) for what in ("arrival", "place")),
+)

@@ -1,0 +1,204 @@
+"""DoomTakeCover: its maps, what agents see of it, and players that read where balls are."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from sensorium.bridges.open_env import open_env
+from sensorium.bridges.wad import read_wad, with_settings, write_wad
+from sensorium.errors import ConfigError, SensoriumError
+from sensorium.gymnasium_ids import TAKE_COVER
+from sensorium.rollout import make_world
+
+vizdoom = pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
+game = pytest.importorskip("sensorium.bridges.take_cover")
+players = pytest.importorskip("sensorium.bridges.take_cover_player")
+
+NAME = TAKE_COVER
+QUICK = f"{NAME}?width=160"
+NAMES = st.text("ABCDEFGH0123_", min_size=1, max_size=8)
+
+
+@given(st.lists(st.tuples(NAMES, st.binary(max_size=20))))
+def test_a_wad_is_read_as_it_was_written(lumps):
+    assert read_wad(write_wad(b"PWAD", lumps)) == lumps
+
+
+@given(st.binary(max_size=40))
+def test_what_is_no_wad_is_refused_or_harmless(content):
+    lumps = []
+    with contextlib.suppress(ConfigError):
+        lumps = read_wad(content)
+    assert read_wad(write_wad(b"PWAD", lumps)) == lumps
+
+
+def test_settings_that_are_not_there_are_refused():
+    wad = write_wad(b"PWAD", [("TEXTMAP", b"heightceiling = 104;")])
+    changed = with_settings(wad, {"heightceiling": (104, 404)})
+    assert read_wad(changed) == [("TEXTMAP", b"heightceiling = 404;")]
+    with pytest.raises(ConfigError, match="heightceiling of 100"):
+        with_settings(wad, {"heightceiling": (100, 404)})
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("take_cover", {}),
+        ("take_cover_wall", {"heightceiling": (104, 404)}),
+        ("take_cover_floor", {"texturefloor": ('"CRATOP1"', '"CRATOP2"')}),
+    ],
+)
+def test_maps_are_those_of_the_authors(reference, name, changes):
+    authors = reference.path("scenarios", name).with_suffix(".wad").read_bytes()
+    assert read_wad(with_settings(game.packaged_map().read_bytes(), changes)) == read_wad(authors)
+
+
+def episode(env, seed, act):
+    shown, info = env.reset(seed=seed)
+    pictures, total, over = [shown], 0.0, False
+    while not over:
+        shown, reward, terminated, truncated, info = env.step(act(env, info))
+        pictures.append(shown)
+        total, over = total + reward, terminated or truncated
+    return np.stack(pictures), total, terminated, truncated
+
+
+def stand(env, info):
+    return np.zeros(1, np.float32)
+
+
+def test_an_episode_is_decided_by_its_seed_and_lasts_until_death():
+    env = open_env(QUICK)
+    one, other, again = (episode(env, seed, stand) for seed in (3, 4, 3))
+    assert one[2:] == (True, False)
+    assert one[1] == len(one[0]) - 1 < game.MAX_STEPS
+    np.testing.assert_array_equal(one[0], again[0])
+    assert len(one[0]) != len(other[0])
+    env.close()
+
+
+@pytest.mark.parametrize("player", [players.player, players.teacher])
+@pytest.mark.parametrize("discrete", ["", "&discrete=true"])
+def test_players_live_to_the_end(player, discrete):
+    env = open_env(QUICK + discrete)
+
+    def act(env, info):
+        action, known = player(env.unwrapped, None, info)
+        assert known.shape == (len(player.privileged),)
+        if not discrete:
+            return action
+        assert action.sum() == pytest.approx(1)
+        return int(action.argmax())
+
+    _, total, terminated, truncated = episode(env, 0, act)
+    assert (total, terminated, truncated) == (game.MAX_STEPS, False, True)
+    env.close()
+
+
+@given(st.floats(16, 752), st.floats(-7, 7))
+def test_where_a_player_will_be_is_computed_as_tic_by_tic(y, velocity):
+    plans = players.Plans(8.0, (1, 12, 34))
+    for thrust, places in zip(plans.thrust, plans.places(y, velocity), strict=True):
+        now, speed = y, velocity
+        for tic, push in enumerate(thrust):
+            speed += push
+            now += speed
+            if not 16 <= now <= 752:
+                now, speed = min(max(now, 16), 752), 0.0
+            speed *= 29 / 32
+            assert places[tic] == pytest.approx(now, abs=1e-6)
+
+
+def test_a_player_moves_as_its_plans_say():
+    env = open_env(QUICK)
+    _, info = env.reset(seed=0)
+    plans = players.Plans(8.0, (12,))
+    _, y, velocity = info["player"]
+    wanted = plans.places(y, velocity)
+    for plan in (1, 4):  # nothing first, then left; left all the time
+        _, info = env.reset(seed=0)
+        for tic in range(20):
+            push = np.sign(plans.thrust[plan, tic])
+            info = env.step(np.array([-push], np.float32))[-1]
+            assert info["player"][1] == pytest.approx(wanted[plan, tic], abs=0.1)
+    env.close()
+
+
+def shown_in(variant, steps=3):
+    env = open_env(f"{NAME}?variant={variant}")
+    shown, _ = env.reset(seed=2)
+    for _ in range(steps):
+        shown, *_ = env.step(np.zeros(1, np.float32))
+    env.close()
+    return shown.astype(int)
+
+
+def test_variants_change_what_they_are_named_after():
+    plain, walls, floor, text = (shown_in(variant) for variant in game.VARIANTS)
+    above, below = np.s_[:28], np.s_[50:80]
+    assert (walls[above] != plain[above]).any(-1).mean() > 0.5
+    np.testing.assert_array_equal(walls[below], plain[below])
+    assert (floor[below] != plain[below]).any(-1).mean() > 0.9
+    np.testing.assert_array_equal(floor[above], plain[above])
+    rows, columns = np.nonzero((text != plain).any(-1))
+    assert rows.max() < 20
+    assert 26 < columns.min() < columns.max() < 70
+    long = shown_in("text&text=A SENTENCE THAT IS LONGER THAN THE BOX")
+    rows, columns = np.nonzero((long != plain).any(-1))
+    assert 26 < columns.min() < columns.max() < 70
+
+
+def test_balls_are_where_the_boxes_say():
+    env = open_env(f"{NAME}?boxes=true")
+    _, info = env.reset(seed=1)
+    fire = []
+    for _ in range(120):
+        shown, _, terminated, _, info = env.step(np.zeros(1, np.float32))
+        if terminated:
+            break
+        for top, left, bottom, right in info["boxes"]:
+            assert 0 <= top < bottom <= 96
+            assert 0 <= left < right <= 96
+            ball = shown[int(top) : int(bottom) + 1, int(left) : int(right) + 1]
+            fire.append(ball[..., 0].max() > 180)  # fire is brighter than all else
+    assert len(fire) > 20
+    assert np.mean(fire) > 0.9
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ("variant=wals", "did you mean 'walls'"),
+        ("width=100", "160, 320, 640"),
+        ("width=wide", "160, 320, 640"),
+        ("discrete=maybe", "discrete .* true or false"),
+        ("boxes=3", "boxes .* true or false"),
+        ("variant=floor&flat=GRAS1", "did you mean 'GRASS1'"),
+    ],
+)
+def test_wrong_options_are_one_sentence(options, sentence):
+    with pytest.raises(SensoriumError, match=sentence) as caught:
+        open_env(f"{NAME}?{options}")
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_is_left_where_it_is_started(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    env = open_env(QUICK)
+    env.reset(seed=0)
+    env.close()
+    assert os.listdir(tmp_path) == []
+    assert Path.cwd() == tmp_path
+
+
+def test_agents_of_images_take_it():
+    world = make_world(f"gym:{QUICK}")
+    assert world.raw_observation_spec == (96, 96, 3)
+    assert world.max_steps == game.MAX_STEPS
+    assert make_world(f"gym:{QUICK}&discrete=true").num_actions == 3
