@@ -85,6 +85,27 @@ def test_training_starts_from_an_agent_of_other_places(top):
         fit_start(shipped, larger, larger.last)
 
 
+def test_a_reader_reads_all_patches_and_a_small_picture(key):
+    policy = AttentionAgentConfig(reader_size=8, hidden_size=4).build(SPEC, 3, key)
+    image = jax.random.randint(key, SPEC, 0, 256).astype(jnp.uint8)
+    features, memory, trace = policy.encode(image, policy.initial_carry(SPEC))
+    importance, small = features[:529], features[529:]
+    np.testing.assert_allclose(importance, np.log(trace.attention[0] + 0.05) / 2, rtol=1e-5)
+    expected = np.asarray(image, float).reshape(12, 8, 24, 4, 3).mean((1, 3, 4)) / 127.5 - 1
+    np.testing.assert_allclose(small, expected.reshape(-1), atol=1e-5)
+    gradient = jax.grad(lambda policy: policy.step(image, memory)[0].sum())(policy)
+    assert all(
+        np.abs(leaf).max() > 0 for leaf in jax.tree.leaves((gradient.look.key, gradient.reader))
+    )
+    few = policy.with_top(3)
+    assert few.num_attended == 3
+    np.testing.assert_array_equal(few.step(image, memory)[0], policy.step(image, memory)[0])
+    with pytest.raises(ConfigError, match="reads 817 numbers of an image; 64 x 64 pixels make"):
+        policy.initial_carry((64, 64, 3))
+    with pytest.raises(ObservationError, match="64 x 64 pixels make"):
+        policy(np.zeros((64, 64, 3), np.uint8), memory)
+
+
 def test_it_drives_in_the_engine():
     engine = DeviceEngine(make("CarRacing"))
     keys = jax.random.split(jax.random.key(0), 1)
@@ -102,6 +123,7 @@ def test_it_drives_in_the_engine():
         ((7, 11, 3), {}, "has 2 patches, fewer than the 10"),
         (SPEC, {"stride": 0}, "at least 1"),
         (SPEC, {"top": 0}, "top must be at least 1, got 0"),
+        (5, {"reader_size": 8}, "takes images of height x width x 3, not 5"),
     ],
 )
 def test_what_it_cannot_look_at_is_refused(spec, settings, sentence):

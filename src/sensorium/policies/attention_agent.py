@@ -5,6 +5,10 @@ Tang, Nguyen & Ha 2020, "Neuroevolution of Self-Interpretable Agents".
 Self-attention gives each patch an importance (`PatchAttention`); the places of the K most important ones, and
 nothing else, go through an LSTM to the actions. What the patches show is discarded, so other colours matter
 little.
+
+Gradients through the choice of places are approximate, and ten places say little where there is much to
+watch. So there is also an agent that reads the importance of all patches, and a small grey picture, through a
+layer with tanh.
 """
 
 import dataclasses
@@ -30,13 +34,18 @@ from sensorium.policies.observations import check_image
 from sensorium.policies.policy import Policy, PolicyConfig, Trace
 from sensorium.types import Actions, Image, Key, ObservationSpec, count_of, in_words
 
+_LEAST_IMPORTANCE = 0.05  # below it the logarithm tells nothing
+_CELL = 8, 4  # rows and columns of pixels in one of the small picture
+
 
 class AttentionAgent(Policy):
-    """Patch importance, the best K places, an LSTM and a linear layer with tanh."""
+    """Patch importance, the best K places or a layer that reads all, an LSTM and a linear layer."""
 
     fixed_inputs = True
 
     look: PatchAttention
+    reader: Linear | None
+    """Reads the importance of all patches, and a small picture; None for the places alone."""
     lstm: LSTM
     output: Linear
     top: int = eqx.field(static=True)
@@ -53,12 +62,7 @@ class AttentionAgent(Policy):
             ConfigError: They are no images, of another number of channels than the agent was made for, or
                 of fewer patches than it attends to.
         """
-        if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] != self.channels:
-            raise ConfigError(
-                f"An AttentionAgent takes images of height x width x {self.channels}, not "
-                f"{in_words(spec)}."
-            )
-        self._check_size(*spec[:2])
+        self._check_size(*_size_of(spec, self.channels))
         return self.lstm.initial_memory()
 
     def check(self, observation: Any, carry: Memory) -> Image:
@@ -78,6 +82,12 @@ class AttentionAgent(Policy):
                 f"An image of {height} x {width} has {rows * columns} patches, fewer than the {self.top} "
                 "that the agent attends to."
             )
+        if self.reader is not None:
+            needed, known = _num_read(self.look, height, width), self.reader.weight.shape[1]
+            if needed != known:
+                raise ConfigError(
+                    f"The agent reads {known} numbers of an image; {height} x {width} pixels make {needed}."
+                )
 
     @property
     def channels(self) -> int:
@@ -100,6 +110,8 @@ class AttentionAgent(Policy):
             ConfigError: There would be none.
         """
         _check_top(top)
+        if self.reader is not None:  # which reads all
+            return dataclasses.replace(self, top=top)
         from_places = self.lstm.weight_ih[:, : 2 * top]
         from_places = jnp.pad(from_places, ((0, 0), (0, 2 * top - from_places.shape[1])))
         agent = eqx.tree_at(lambda agent: agent.lstm.weight_ih, self, from_places)
@@ -118,12 +130,16 @@ class AttentionAgent(Policy):
     def encode(
         self, observation: Image, carry: Memory
     ) -> tuple[Float[Array, " features"], Memory, Trace]:
-        """Find the places of the most important patches, the best first."""
+        """Find the places of the most important patches, the best first; or all that the reader reads."""
         height, width = observation.shape[:2]
-        importance = self.look(jnp.nan_to_num(observation))  # what is removed is black
-        sides = jnp.array([height, width], jnp.float32)
-        places = top_places(importance, self.look.centres(height, width) / sides, self.top)
-        return places.reshape(-1), carry, Trace(attention=importance[None])
+        seen = jnp.nan_to_num(observation)  # what is removed is black
+        importance = self.look(seen)
+        if self.reader is None:
+            sides = jnp.array([height, width], jnp.float32)
+            features = top_places(importance, self.look.centres(height, width) / sides, self.top)
+        else:
+            features = jnp.concatenate([jnp.log(importance + _LEAST_IMPORTANCE) / 2, _small(seen)])
+        return features.reshape(-1), carry, Trace(attention=importance[None])
 
     def memory_features(self, carry: Memory) -> Float[Array, " H"]:
         """Return the hidden units of its LSTM."""
@@ -131,8 +147,33 @@ class AttentionAgent(Policy):
 
     def decide(self, features: Float[Array, " features"], carry: Memory) -> tuple[Outputs, Memory]:
         """Advance the LSTM, and compute the outputs."""
+        if self.reader is not None:
+            features = jnp.tanh(self.reader(features))
         memory = self.lstm(features, carry)
         return self.output(memory.hidden), memory
+
+
+def _small(image: Image) -> Float[Array, " cells"]:
+    """Reduce an image to a small grey one, from -1 to 1; what is left at its edges is cut off."""
+    rows, columns = (side // size for side, size in zip(image.shape[:2], _CELL, strict=True))
+    cells = image[: rows * _CELL[0], : columns * _CELL[1]].astype(jnp.float32)
+    means = cells.reshape(rows, _CELL[0], columns, -1).mean((1, 3))
+    return means.reshape(-1) / 127.5 - 1.0
+
+
+def _size_of(spec: ObservationSpec, channels: int) -> tuple[int, int]:
+    """Return height and width; ConfigError if `spec` is not that of images of so many channels."""
+    if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] != channels:
+        raise ConfigError(
+            f"An AttentionAgent takes images of height x width x {channels}, not {in_words(spec)}."
+        )
+    return spec[0], spec[1]
+
+
+def _num_read(look: PatchAttention, height: int, width: int) -> int:
+    """Count what a reader reads of an image."""
+    rows, columns = look.grid(height, width)
+    return rows * columns + (height // _CELL[0]) * (width // _CELL[1])
 
 
 def _check_top(top: int) -> None:
@@ -158,21 +199,30 @@ class AttentionAgentConfig(PolicyConfig):
     """Of the images."""
     scale: float = 2.0
     """What products of queries and keys are divided by: √message_size; √147 in the agents of 2020."""
+    reader_size: int | None = None
+    """Units of a layer that reads all patches and a small picture; None for places alone, as published."""
 
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> AttentionAgent:
         """Draw an agent; ConfigError if `spec` is not that of images it can read, or `top` does not fit."""
         _check_top(self.top)
         key_look, key_lstm, key_output = jax.random.split(key, 3)
+        look = PatchAttention(
+            channels=self.channels,
+            patch_size=self.patch_size,
+            stride=self.stride,
+            message_size=self.message_size,
+            scale=self.scale,
+            key=key_look,
+        )
+        reader, num_features = None, 2 * self.top
+        if self.reader_size is not None:
+            num_read = _num_read(look, *_size_of(spec, self.channels))
+            reader = Linear(num_read, self.reader_size, key=jax.random.fold_in(key, 0))
+            num_features = self.reader_size
         agent = AttentionAgent(
-            look=PatchAttention(
-                channels=self.channels,
-                patch_size=self.patch_size,
-                stride=self.stride,
-                message_size=self.message_size,
-                scale=self.scale,
-                key=key_look,
-            ),
-            lstm=LSTM(2 * self.top, self.hidden_size, key=key_lstm),
+            look=look,
+            reader=reader,
+            lstm=LSTM(num_features, self.hidden_size, key=key_lstm),
             output=Linear(self.hidden_size, count_of(actions), key=key_output),
             top=self.top,
             num_actions=count_of(actions),
