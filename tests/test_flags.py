@@ -78,7 +78,7 @@ def test_bad_numbers_are_one_sentence(command, flag, value, agent_file, tmp_path
     calls = commands(agent_file)[command]
     if flag in ("processes", "process"):
         calls = [call for call in calls if "processes" in call]
-    elif flag == "occlude":
+    elif flag in ("occlude", "remove_patches"):
         calls = [dict(agent="carracing-pi")]
     asked = {flag: value}
     if flag in typing.get_type_hints(PerturbationFlags):

@@ -52,6 +52,8 @@ class PerturbationFlags:
     """This many sensors read zero, drawn for each episode."""
     occlude: Number = None
     """This share of the patches of images is black."""
+    remove_patches: Number = None
+    """This share of the patches of images is not there; to agents that need whole images they are black."""
     background: Name = None
     """An image, a folder of them, a video, or hills, waves, mosaic or crossroads, where CarRacing has
     grass."""
@@ -82,6 +84,8 @@ class PerturbationFlags:
             parts.append(known.MODIFICATIONS[self.modify])
         if self.occlude is not None:
             parts.append(known.Occlude(self.occlude))
+        if self.remove_patches is not None:
+            parts.append(known.Occlude(self.remove_patches, removed=True))
         if self.drop is not None:
             parts.append(known.Drop(self.drop))
         if self.duplicate is not None:

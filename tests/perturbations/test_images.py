@@ -275,6 +275,7 @@ def test_flags_mean_patches_where_there_are_images():
         SHAPE
     )
     assert str(asked) == "background hills + bars + 20% occluded + shuffled"
+    assert PerturbationFlags(remove_patches=0.4).build(SHAPE) == Occlude(0.4, removed=True)
 
 
 def written(path, mode):
