@@ -128,6 +128,22 @@ def test_the_player_wins_with_sticky_actions_and_knows_where_things_are():
     assert np.nanmax(np.abs(ball)) < 3
 
 
+def test_the_teacher_of_students_that_err_wants_other_moves_and_knows_the_same():
+    games = {expert: open_env(PONG) for expert in (pong.player, pong.teacher)}
+    states, differ = {expert: env.reset(seed=1) for expert, env in games.items()}, 0
+    for _ in range(300):
+        (likely, places), (likely_here, places_here) = (
+            expert(env.unwrapped, *states[expert]) for expert, env in games.items()
+        )
+        np.testing.assert_array_equal(places, places_here)
+        assert likely_here.sum() == pytest.approx(1)
+        differ += likely.argmax() != likely_here.argmax()
+        for expert, env in games.items():
+            shown, _, _, _, info = env.step(likely.argmax())
+            states[expert] = shown, info
+    assert 10 < differ < 150
+
+
 def test_models_trained_behind_gymnasiums_wrappers_act_here_as_there():
     stable_baselines3 = pytest.importorskip("stable_baselines3")
     from sensorium.training.expert_actors import Sb3Actor

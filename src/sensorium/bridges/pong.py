@@ -43,6 +43,7 @@ _CELLS = round((_HIGHEST - _LOWEST) * _FINE / _STEP) + 1
 _MIDDLE = 120.0  # of the places that are said
 _LAST = 2  # actions before a ball arrives, which are tried out frame by frame
 _LONGEST = 50  # actions while a ball is on its way, at most
+_OF_STUDENTS = 7  # pixels that a student errs by (docs/experiments.md)
 _EFFORT = 0.01  # the cost of moving, so that a player does not without need
 _MOVES = (-1, 0, 1)  # up, nothing, down
 _PLANS = np.array(list(itertools.product(_MOVES, repeat=_LAST)))
@@ -60,19 +61,16 @@ def player(
     middle of the field.
     """
     del observation
-    ale = env.unwrapped.ale
-    frame = ale.getEpisodeFrameNumber()
-    last, known = _players.get(env, (0, None))
-    if known is None or frame != last + FRAMES:  # another game
-        known = Player(ale.getFloat("repeat_action_probability"))
-    _players[env] = frame, known
-    worth = known.worth(info["memory"], info["action"])
-    likely = np.zeros(len(_MOVE_OF_ACTION), np.float32)
-    likely[list(_ACTION_OF_MOVE)] = np.exp((worth - worth.max()) / _care(known.sticky).softness)
-    return likely / likely.sum(), known.places(info["memory"])
+    return _advice(env, info, None)
 
 
-player.privileged = (  # type: ignore[attr-defined]
+def teacher(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> tuple[Any, Any]:
+    """Do the same for a student that errs: allow for seven pixels, as if its errors were one's own."""
+    del observation
+    return _advice(env, info, _OF_STUDENTS)
+
+
+player.privileged = teacher.privileged = (  # type: ignore[attr-defined]
     "x of the ball",
     "y of the ball",
     "y of the paddle",
@@ -86,12 +84,33 @@ _players: weakref.WeakKeyDictionary[gymnasium.Env, tuple[int, "Player"]] = (
 """Who plays in an environment, and the frame of its last action."""
 
 
+def _advice(
+    env: gymnasium.Env, info: dict[str, Any], error: int | None
+) -> tuple[Float[np.ndarray, " actions"], Float[np.ndarray, " privileged"]]:
+    """Return how likely each action is, and the places; `error` as of `Player`."""
+    ale = env.unwrapped.ale
+    frame = ale.getEpisodeFrameNumber()
+    last, known = _players.get(env, (0, None))
+    if known is None or frame != last + FRAMES:  # another game
+        known = Player(ale.getFloat("repeat_action_probability"), error)
+    _players[env] = frame, known
+    worth = known.worth(info["memory"], info["action"])
+    likely = np.zeros(len(_MOVE_OF_ACTION), np.float32)
+    likely[list(_ACTION_OF_MOVE)] = np.exp((worth - worth.max()) / known.care.softness)
+    return likely / likely.sum(), known.places(info["memory"])
+
+
 class Player:
     """Plays one game."""
 
-    def __init__(self, sticky: float):
-        """Begin a game that repeats the last action in a share of its frames."""
-        self.sticky = sticky
+    def __init__(self, sticky: float, error: int | None = None):
+        """Begin a game.
+
+        Args:
+            sticky: The share of frames that repeat the action before.
+            error: Pixels that it allows all to be wrong by; None for what plays best.
+        """
+        self.care = _care(sticky, error)
         self._knob: float | None = None
         self._arrives: int | None = None  # where it will meet the paddle
         self._returns = 0  # of this rally
@@ -126,11 +145,11 @@ class Player:
         sooner = max(-(-frames // FRAMES) - _LAST, 0)  # actions before the last ones
         if sooner:
             left = frames - FRAMES * sooner
-            table = _table(arrives, left, (clock + frames - left) % 2, self.sticky)
+            table = _table(arrives, left, (clock + frames - left) % 2, self.care)
             cell = round((knob - _LOWEST) * _FINE / _STEP)
             return table[sooner - 1, 1 + held, :, cell]
         start = np.array([knob]), np.array([float(now[_PADDLE])])
-        of_plans = _tried_out(start, held, clock, frames, arrives, self.sticky)[0]
+        of_plans = _tried_out(start, held, clock, frames, arrives, self.care)[0]
         return of_plans.reshape(len(_MOVES), -1).max(1)  # whatever follows the first of these
 
     def places(self, memory: UInt8[np.ndarray, "2 128"]) -> Float[np.ndarray, " places"]:
@@ -161,7 +180,7 @@ class Player:
 
 @functools.lru_cache(256)  # 90 MB
 def _table(
-    arrives: int, frames: int, clock: int, sticky: float
+    arrives: int, frames: int, clock: int, care: "_Care"
 ) -> Float[np.ndarray, "actions held moves cells"]:
     """Return what moves are worth, some actions before the last ones, after each move and from each place.
 
@@ -169,19 +188,18 @@ def _table(
         arrives: The height of the ball when it arrives.
         frames: Of the last actions.
         clock: Of the game before these, modulo 2.
-        sticky: The share of frames that repeat the action before.
+        care: How it allows for what it cannot foresee.
     """
     knob = _LOWEST + np.arange(_CELLS) * _STEP / _FINE
     start = knob, np.maximum(knob, _UPMOST)
     values = np.array(
-        [_tried_out(start, held, clock, frames, arrives, sticky).max(1) for held in _MOVES]
+        [_tried_out(start, held, clock, frames, arrives, care).max(1) for held in _MOVES]
     )
     away = np.abs(np.arange(_CELLS) - values[1].argmax()) / _CELLS
-    wait = _care(sticky).wait
     table = np.zeros((_LONGEST, len(_MOVES), len(_MOVES), _CELLS), np.float32)
     for worth in table:
-        worth[:] = _one_more(values, sticky)
-        values = worth.max(1) - wait * away
+        worth[:] = _one_more(values, care.sticky)
+        values = worth.max(1) - care.wait * away
     return table
 
 
@@ -205,10 +223,10 @@ def _tried_out(
     clock: int,
     frames: int,
     arrives: int,
-    sticky: float,
+    care: "_Care",
 ) -> Float[np.ndarray, "starts plans"]:
     """Return what each plan of the last actions is worth, from some places of knob and paddle."""
-    shares = _shares(sticky)
+    shares = _shares(care.sticky)
     lates = np.array(list(itertools.product(range(len(shares)), repeat=_LAST)))
     knob, paddle = (
         np.broadcast_to(place[:, None, None], (len(place), len(_PLANS), len(lates)))
@@ -223,13 +241,15 @@ def _tried_out(
         drawn = paddle  # the ball meets what is drawn, a frame later than it was computed
         if (clock + frame + 1) % 2 == 0:
             paddle = (paddle + np.maximum(2 * (knob // 2), _UPMOST)) // 2
-    around = sum(w * _reward(arrives - drawn + off, arrives) for off, w in _care(sticky).unsure)
+    around = sum(w * _reward(arrives - drawn + off, arrives) for off, w in care.unsure)
     return around @ shares[lates].prod(1) - _EFFORT * np.abs(_PLANS).sum(1)
 
 
 class _Care(NamedTuple):
     """How a player allows for what it cannot foresee."""
 
+    sticky: float
+    """The share of frames that repeat the action before."""
     wait: float
     """The cost of an action's time at the other end from where the knob should be."""
     unsure: tuple[tuple[int, float], ...]
@@ -239,14 +259,15 @@ class _Care(NamedTuple):
 
 
 @functools.cache
-def _care(sticky: float) -> _Care:
+def _care(sticky: float, error: int | None) -> _Care:
     """Return more of it for sticky actions; without them rallies repeat themselves, and could never end.
 
     Without them a student may also know all games by heart, which a tie in the advice would lead it out of.
     """
-    wait, most, softness = (0.1, 4, 0.02) if sticky else (0.003, 2, 1e-5)
+    wait, least, softness = (0.1, 3, 0.02) if sticky else (0.003, 1, 1e-5)
+    most = (least if error is None else error) + 1
     unsure = tuple((off, (most - abs(off)) / most**2) for off in range(1 - most, most))
-    return _Care(wait, unsure, softness)
+    return _Care(sticky, wait, unsure, softness)
 
 
 def _reward(on_paddle: Float[np.ndarray, "*places"], height: int) -> Float[np.ndarray, "*places"]:
