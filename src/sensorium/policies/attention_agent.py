@@ -30,10 +30,11 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
-from sensorium.policies.observations import check_image
+from sensorium.policies.observations import check_image, size_of_images
 from sensorium.policies.policy import Policy, PolicyConfig, Trace
-from sensorium.types import Actions, Image, Key, ObservationSpec, count_of, in_words
+from sensorium.types import Actions, Image, Key, ObservationSpec, count_of
 
+_NAME = "An AttentionAgent"
 _LEAST_IMPORTANCE = 0.05  # below it the logarithm tells nothing
 _CELL = 8, 4  # rows and columns of pixels in one of the small picture
 
@@ -62,7 +63,7 @@ class AttentionAgent(Policy):
             ConfigError: They are no images, of another number of channels than the agent was made for, or
                 of fewer patches than it attends to.
         """
-        self._check_size(*_size_of(spec, self.channels))
+        self._check_size(*size_of_images(spec, (self.channels,), _NAME))
         return self.lstm.initial_memory()
 
     def check(self, observation: Any, carry: Memory) -> Image:
@@ -161,15 +162,6 @@ def _small(image: Image) -> Float[Array, " cells"]:
     return means.reshape(-1) / 127.5 - 1.0
 
 
-def _size_of(spec: ObservationSpec, channels: int) -> tuple[int, int]:
-    """Return height and width; ConfigError if `spec` is not that of images of so many channels."""
-    if not isinstance(spec, tuple) or len(spec) != 3 or spec[2] != channels:
-        raise ConfigError(
-            f"An AttentionAgent takes images of height x width x {channels}, not {in_words(spec)}."
-        )
-    return spec[0], spec[1]
-
-
 def _num_read(look: PatchAttention, height: int, width: int) -> int:
     """Count what a reader reads of an image."""
     rows, columns = look.grid(height, width)
@@ -216,7 +208,7 @@ class AttentionAgentConfig(PolicyConfig):
         )
         reader, num_features = None, 2 * self.top
         if self.reader_size is not None:
-            num_read = _num_read(look, *_size_of(spec, self.channels))
+            num_read = _num_read(look, *size_of_images(spec, (self.channels,), _NAME))
             reader = Linear(num_read, self.reader_size, key=jax.random.fold_in(key, 0))
             num_features = self.reader_size
         agent = AttentionAgent(

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from sensorium.errors import ObservationError
-from sensorium.types import Image, Sensors
+from sensorium.errors import ConfigError, ObservationError
+from sensorium.types import Image, ObservationSpec, Sensors, in_words
 
 
 def check_observation(observation: Any, num_features: int | None = None) -> Sensors:
@@ -53,6 +53,26 @@ def check_observation(observation: Any, num_features: int | None = None) -> Sens
         what = f"Feature {place[1]} of entity {place[0]}" if row else f"Sensor {place[0]}"
         raise ObservationError(f"{what} reads {readings[place]}; observations must be finite.")
     return readings
+
+
+def size_of_images(
+    spec: ObservationSpec, channels: tuple[int, ...], who: str = "The agent"
+) -> tuple[int, int]:
+    """Return height and width of the images that `spec` is of.
+
+    Args:
+        spec: What a world shows.
+        channels: How many an image may have, the usual number first.
+        who: Takes such images, for the sentence.
+
+    Raises:
+        ConfigError: They are no images, or have other channels.
+    """
+    if isinstance(spec, int) or len(spec) != 3 or spec[2] not in channels:
+        usual, *others = channels
+        known = f"{usual}" + "".join(f" (or {each})" for each in others)
+        raise ConfigError(f"{who} takes images of height x width x {known}, not {in_words(spec)}.")
+    return spec[0], spec[1]
 
 
 def check_image(observation: Any, shape: tuple[int | None, int | None, int]) -> Image:

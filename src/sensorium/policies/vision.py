@@ -39,15 +39,16 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
-from sensorium.policies.observations import check_image
+from sensorium.policies.observations import check_image, size_of_images
 from sensorium.policies.policy import Policy, PolicyConfig, Trace
-from sensorium.types import Action, Actions, Image, Key, ObservationSpec, Scalar, count_of, in_words
+from sensorium.types import Action, Actions, Image, Key, ObservationSpec, Scalar, count_of
 
 _IMPORTANCE_SIZE = 4  # width of queries and keys of the importance of the places of the code
 _BLEND_SIZE = 16  # units of the network that says how much of the old code to blend in
 _CHANNELS = 64  # of each convolution that reads the code
 _WINDOWS = ((4, 2), (3, 1))  # pixels of their windows, and from each window to the next
 _LEAST_SIDE = 8  # pixels of the smallest image that they can read
+_IMAGES = 3, 1  # channels
 _LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # of red, green and blue
 
 
@@ -139,7 +140,7 @@ class VisionPolicy(Policy):
             ConfigError: They are no images, do not divide into patches, or into another number of them
                 than nonlinear keys as published were built for.
         """
-        size = _size_of(spec)
+        size = size_of_images(spec, _IMAGES)
         rows, columns = grid(*size, self.layer.patch_size)
         if isinstance(self.layer.nonlinear_keys, PublishedNonlinearKeys):
             known = self.layer.nonlinear_keys.weight.shape[0]
@@ -262,7 +263,7 @@ class VisionAttentionNeuronConfig(PolicyConfig):
         num_actions = count_of(actions)
         keys = jax.random.split(key, 8)
         reader, num_features = self._draw_reader(keys[1], keys[2])
-        height, width = _size_of(spec)
+        height, width = size_of_images(spec, _IMAGES)
         num_patches = math.prod(grid(height, width, self.patch_size))
         lstm = blend = None
         if self.hidden_size is not None:
@@ -319,12 +320,3 @@ class VisionAttentionNeuronConfig(PolicyConfig):
             channels, side = _CHANNELS, (side - size) // stride + 1
         layer = Linear(_CHANNELS * side**2, units, key=keys[1])
         return ConvolutionReader(tuple(convolutions), layer), units
-
-
-def _size_of(spec: ObservationSpec) -> tuple[int, int]:
-    """Return height and width; ConfigError if `spec` is not that of images."""
-    if isinstance(spec, int) or len(spec) != 3 or spec[2] not in (1, 3):
-        raise ConfigError(
-            f"The agent takes images of height x width x 3 (or 1), not {in_words(spec)}."
-        )
-    return spec[0], spec[1]
