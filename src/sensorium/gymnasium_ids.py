@@ -4,6 +4,8 @@
 imported when it is made.
 """
 
+from typing import Any
+
 import gymnasium
 
 MAX_STEPS = {
@@ -13,24 +15,22 @@ MAX_STEPS = {
     "Entities": 20,
 }
 """`max_steps` of every world of `sensorium.envs`, by its name."""
-TAKE_COVER = "sensorium/TakeCover-v0"
+TAKE_COVER, TAKE_COVER_STEPS = "sensorium/TakeCover-v0", 2100
+"""DoomTakeCover, on the host, with the extra `doom`."""
 
 
 def register() -> None:
     """Register every world as `sensorium/NAME-v0`; twice does no harm."""
     for name, max_steps in MAX_STEPS.items():
-        identifier = f"sensorium/{name}-v0"
-        if identifier not in gymnasium.registry:
-            gymnasium.register(
-                identifier,
-                entry_point="sensorium.bridges.to_gymnasium:WorldEnv",
-                kwargs={"world": name},
-                max_episode_steps=max_steps,
-            )
-    # On the host, with the extra `doom`
-    if TAKE_COVER not in gymnasium.registry:
+        _register(f"sensorium/{name}-v0", "to_gymnasium:WorldEnv", max_steps, world=name)
+    _register(TAKE_COVER, "take_cover:TakeCover", TAKE_COVER_STEPS)
+
+
+def _register(identifier: str, made_by: str, max_steps: int, **arguments: Any) -> None:
+    if identifier not in gymnasium.registry:
         gymnasium.register(
-            TAKE_COVER,
-            entry_point="sensorium.bridges.take_cover:TakeCover",
-            max_episode_steps=2100,
+            identifier,
+            entry_point=f"sensorium.bridges.{made_by}",
+            kwargs=arguments,
+            max_episode_steps=max_steps,
         )

@@ -12,15 +12,14 @@ from hypothesis import given
 from sensorium.bridges.open_env import open_env
 from sensorium.bridges.wad import read_wad, with_settings, write_wad
 from sensorium.errors import ConfigError, SensoriumError
-from sensorium.gymnasium_ids import TAKE_COVER
+from sensorium.gymnasium_ids import TAKE_COVER, TAKE_COVER_STEPS
 from sensorium.rollout import make_world
 
 vizdoom = pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
 game = pytest.importorskip("sensorium.bridges.take_cover")
 players = pytest.importorskip("sensorium.bridges.take_cover_player")
 
-NAME = TAKE_COVER
-QUICK = f"{NAME}?width=160"
+QUICK = f"{TAKE_COVER}?width=160"
 NAMES = st.text("ABCDEFGH0123_", min_size=1, max_size=8)
 
 
@@ -76,7 +75,7 @@ def test_an_episode_is_decided_by_its_seed_and_lasts_until_death():
     env = open_env(QUICK)
     one, other, again = (episode(env, seed, stand) for seed in (3, 4, 3))
     assert one[2:] == (True, False)
-    assert one[1] == len(one[0]) - 1 < game.MAX_STEPS
+    assert one[1] == len(one[0]) - 1 < TAKE_COVER_STEPS
     np.testing.assert_array_equal(one[0], again[0])
     assert len(one[0]) != len(other[0])
     env.close()
@@ -96,7 +95,7 @@ def test_players_live_to_the_end(player, discrete):
         return int(action.argmax())
 
     _, total, terminated, truncated = episode(env, 0, act)
-    assert (total, terminated, truncated) == (game.MAX_STEPS, False, True)
+    assert (total, terminated, truncated) == (TAKE_COVER_STEPS, False, True)
     env.close()
 
 
@@ -130,7 +129,7 @@ def test_a_player_moves_as_its_plans_say():
 
 
 def shown_in(variant, steps=3):
-    env = open_env(f"{NAME}?variant={variant}")
+    env = open_env(f"{TAKE_COVER}?variant={variant}")
     shown, _ = env.reset(seed=2)
     for _ in range(steps):
         shown, *_ = env.step(np.zeros(1, np.float32))
@@ -154,7 +153,7 @@ def test_variants_change_what_they_are_named_after():
 
 
 def test_balls_are_where_the_boxes_say():
-    env = open_env(f"{NAME}?boxes=true")
+    env = open_env(f"{TAKE_COVER}?boxes=true")
     _, info = env.reset(seed=1)
     fire = []
     for _ in range(120):
@@ -176,6 +175,7 @@ def test_balls_are_where_the_boxes_say():
     [
         ("variant=wals", "did you mean 'walls'"),
         ("width=100", "160, 320, 640"),
+        ("width=160.0", "160, 320, 640"),
         ("width=wide", "160, 320, 640"),
         ("discrete=maybe", "discrete .* true or false"),
         ("boxes=3", "boxes .* true or false"),
@@ -184,7 +184,7 @@ def test_balls_are_where_the_boxes_say():
 )
 def test_wrong_options_are_one_sentence(options, sentence):
     with pytest.raises(SensoriumError, match=sentence) as caught:
-        open_env(f"{NAME}?{options}")
+        open_env(f"{TAKE_COVER}?{options}")
     assert "\n" not in str(caught.value)
 
 
@@ -200,5 +200,5 @@ def test_nothing_is_left_where_it_is_started(tmp_path, monkeypatch):
 def test_agents_of_images_take_it():
     world = make_world(f"gym:{QUICK}")
     assert world.raw_observation_spec == (96, 96, 3)
-    assert world.max_steps == game.MAX_STEPS
+    assert world.max_steps == TAKE_COVER_STEPS
     assert make_world(f"gym:{QUICK}&discrete=true").num_actions == 3

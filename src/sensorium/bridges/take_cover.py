@@ -27,11 +27,12 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from jaxtyping import Float, UInt8
+from PIL import Image, ImageDraw, ImageFont
 
 from sensorium.bridges.wad import read_wad, with_settings
 from sensorium.errors import ConfigError, did_you_mean, needs
+from sensorium.gymnasium_ids import TAKE_COVER_STEPS
 
-MAX_STEPS = 2100
 SIZE = 96
 """Pixels of a picture, each way."""
 VARIANTS = ("plain", "walls", "floor", "text")
@@ -46,12 +47,8 @@ _SKILL, _START, _TICS_PER_SECOND = 4, 14, 35
 _THRESHOLD = 1 / 3  # of an action, beyond which the agent moves
 _BALL, _MONSTER, _PLAYER = "DoomImpBall", "DoomImp", "DoomPlayer"
 _STILL = 0.1  # units a tic; a ball that is slower has burst
-_SIGN = (
-    0.30,
-    0.04,
-    0.70,
-    0.16,
-)  # left, top, right and bottom of hovering text, in parts of the screen
+# Left, top, right and bottom of hovering text, in parts of the screen
+_SIGN = 0.30, 0.04, 0.70, 0.16
 
 Picture = UInt8[np.ndarray, "96 96 3"]
 
@@ -102,7 +99,7 @@ class TakeCover(gymnasium.Env):
         """
         if variant not in VARIANTS:
             raise did_you_mean("variant of TakeCover", str(variant), VARIANTS)
-        if width not in WIDTHS:
+        if type(width) is not int or width not in WIDTHS:
             raise ConfigError(
                 f"TakeCover is drawn {', '.join(map(str, WIDTHS))} pixels wide, not {width!r}."
             )
@@ -115,13 +112,14 @@ class TakeCover(gymnasium.Env):
         )
         self.render_mode, self._discrete = render_mode, discrete
         self._sign = str(text) if variant == "text" else ""
-        of_variant: dict[str, dict[str, tuple[Any, Any]]] = {
-            "walls": {"heightceiling": (CEILING, OTHER_CEILING)},
-            "floor": {"texturefloor": (f'"{FLOOR}"', f'"{str(flat).upper()}"')},
-        }
-        changes = of_variant.get(variant, {})
-        if variant == "floor" and str(flat).upper() not in _flats():
-            raise did_you_mean("flat of Freedoom", str(flat), _flats())
+        changes: dict[str, tuple[Any, Any]] = {}
+        if variant == "walls":
+            changes["heightceiling"] = CEILING, OTHER_CEILING
+        if variant == "floor":
+            texture = str(flat).upper()
+            if texture not in _flats():
+                raise did_you_mean("flat of Freedoom", str(flat), _flats())
+            changes["texturefloor"] = f'"{FLOOR}"', f'"{texture}"'
         self._boxes_wanted = boxes
         with tempfile.TemporaryDirectory(prefix="take-cover-") as folder:
             path = packaged_map()
@@ -204,8 +202,6 @@ class TakeCover(gymnasium.Env):
         return np.array(rows, float).reshape(-1, 4) * scale
 
     def _picture(self) -> Picture:
-        from PIL import Image
-
         shown = Image.fromarray(self._screen)
         return np.asarray(shown.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
 
@@ -214,8 +210,6 @@ def _with_sign(
     screen: UInt8[np.ndarray, "height width 3"], text: str
 ) -> UInt8[np.ndarray, "height width 3"]:
     """Draw white text in a blue box on a screen."""
-    from PIL import Image, ImageDraw, ImageFont
-
     image = Image.fromarray(screen)
     width, height = image.size
     left, top, right, bottom = np.array(_SIGN) * [width, height, width, height]
@@ -249,7 +243,7 @@ def _open(path: Path, width: int, boxes: bool, folder: str) -> Any:
     game.set_labels_buffer_enabled(boxes)
     game.set_living_reward(1)
     game.set_episode_start_time(_START)
-    game.set_episode_timeout(MAX_STEPS)
+    game.set_episode_timeout(TAKE_COVER_STEPS)
     game.set_available_buttons([vizdoom.Button.MOVE_RIGHT, vizdoom.Button.MOVE_LEFT])
     game.set_available_game_variables([vizdoom.GameVariable.HEALTH])
     game.set_sound_enabled(False)

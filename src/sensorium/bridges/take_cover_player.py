@@ -30,6 +30,7 @@ _WHEN = 30  # tics ahead, when it should be near the middle
 _CENTRING = 0.02  # of the worth, for each unit away from it
 _LIFE = 10.0  # worth of a tic
 _SHARPNESS = 8.0  # of the advice
+_BALLS = 3  # that are named, the next ones first
 _STAKES = 200.0  # worth whose loss costs as much as anything can
 UNIT = 100.0
 """Units of the map that the places which a player says are in."""
@@ -61,14 +62,14 @@ class Plans:
     @functools.cached_property
     def _from_rest(self) -> Float[np.ndarray, "plans T"]:
         """How far each goes, where no wall is in the way."""
-        return _rolled(self.thrust, 0.0, 0.0, np.inf)
+        return _rolled(self.thrust, 0.0, 0.0, walls=False)
 
     def places(self, y: float, velocity: float) -> Float[np.ndarray, "plans T"]:
         """Return where the player is after each tic of each plan."""
         places = y + velocity * _DRIFT + self._from_rest
         stopped = (places.min(1) < _LOW) | (places.max(1) > _HIGH)
         if stopped.any():
-            places[stopped] = _rolled(self.thrust[stopped], y, velocity, _HIGH)
+            places[stopped] = _rolled(self.thrust[stopped], y, velocity, walls=True)
         return places
 
     def worth(self, info: dict[str, Any]) -> Float[np.ndarray, " actions"]:
@@ -100,12 +101,12 @@ class Plans:
 
 
 def _rolled(
-    thrust: Float[np.ndarray, "plans T"], y: float, velocity: float, high: float
+    thrust: Float[np.ndarray, "plans T"], y: float, velocity: float, *, walls: bool
 ) -> Float[np.ndarray, "plans T"]:
-    """Roll plans out tic by tic; walls stop the player."""
+    """Roll plans out tic by tic, between walls that stop the player or without any."""
     places = np.empty(thrust.shape)
     now, speed = np.full(len(thrust), float(y)), np.full(len(thrust), float(velocity))
-    low = _LOW if np.isfinite(high) else -np.inf
+    low, high = (_LOW, _HIGH) if walls else (-np.inf, np.inf)
     for tic in range(thrust.shape[1]):
         speed += thrust[:, tic]
         now += speed
@@ -118,7 +119,7 @@ def _rolled(
 
 
 _TICS = np.arange(1, _HORIZON + 1)
-_DRIFT = _rolled(np.zeros((1, _HORIZON)), 0.0, 1.0, np.inf)[0]
+_DRIFT = _rolled(np.zeros((1, _HORIZON)), 0.0, 1.0, walls=False)[0]
 _BEST = Plans(8.0, (1, 2, 4, 7, 11, 16, 24, 34))
 _FORGIVING = Plans(60.0, (12, 16, 24, 34))
 
@@ -156,8 +157,6 @@ def _known(info: dict[str, Any]) -> Float[np.ndarray, " known"]:
         known[2 + 2 * place : 4 + 2 * place] = tics[n] / _HORIZON, places[n] / UNIT
     return known
 
-
-_BALLS = 3  # that are named, the next ones first
 
 player.privileged = teacher.privileged = (  # type: ignore[attr-defined]
     "place",
