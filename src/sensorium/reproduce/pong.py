@@ -252,11 +252,15 @@ def _watch(
 
 def _with_games(rows: list[dict[str, Any]]) -> Result:
     """Make a table of scores, each with how many different games it is over."""
-    table = Table(title=f"Pong, {rows[0]['episodes']} episodes: so many different games")
-    for column in ("agent", "world", "perturbation", "mean ± sd", "games", "paper"):
-        left = column in ("agent", "world", "perturbation")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column != "world")
     worlds = {env: name for name, env in STARTS.items()}
+    played = {worlds[row["env"]] for row in rows}
+    several = len(played) > 1  # one alone stands in the title
+    where = "" if several else f" ({played.pop()})"
+    table = Table(title=f"Pong{where}, {rows[0]['episodes']} episodes: so many different games")
+    for column in ("agent", *["world"] * several, "perturbation"):
+        table.add_column(column, no_wrap=column != "world")
+    for column in ("mean ± sd", "games", "paper"):
+        table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         starts = _first_frames(row["env"], row["seed"], row["episodes"])
         # Games that begin some steps later, and are alike otherwise, end at the same frame
@@ -267,7 +271,7 @@ def _with_games(rows: list[dict[str, Any]]) -> Result:
         row["different_games"] = len(ends)
         table.add_row(
             row["agent"],
-            worlds[row["env"]],
+            *[worlds[row["env"]]] * several,
             row["perturbation"],
             f"{shown(row['mean'])} ± {shown(row['std'])}",
             str(len(ends)),
