@@ -445,12 +445,18 @@ def test_sequences_are_stretches_of_the_rounds(lengths, num_steps, warm_up, seed
     ):
         assert counts.shape == (num_steps, 8)
         number, step, lane = np.moveaxis(batch.labelled.received, 1, 0)
-        assert (np.diff(step, axis=0) == 1).all()  # consecutive, of one lane
+        before = ~batch.alive & (step == 0)  # a warm-up may begin before the round
+        assert (
+            np.diff(step, axis=0) == ~before[1:] & ~before[:-1]
+        ).all()  # consecutive, of one lane
+        assert not batch.started[before].any()
+        assert not before[warm_up:].any()
         assert (number == number[0]).all()
         assert (lane == lane[0]).all()
         alive = step < np.vectorize(lambda n, b: lengths[n][b])(number, lane)
-        known = (step[0] == 0) | (np.arange(num_steps)[:, None] >= warm_up)
-        np.testing.assert_array_equal(counts, alive & known)
+        np.testing.assert_array_equal(batch.alive, alive & ~before)
+        warm = np.arange(num_steps)[:, None] >= warm_up
+        np.testing.assert_array_equal(counts, batch.alive & warm)
         assert (counts.sum(axis=0) > 0).all()  # each sequence has something to learn from
         np.testing.assert_array_equal(remembered, (step[0] == 0) & remembers)
         if remembers:
@@ -494,19 +500,36 @@ def test_nothing_is_learned_after_an_end(tmp_path):
     learner = trainer.init(jax.random.key(0)).learner
     blank = np.zeros((12, 4, 24, 24, 3), np.uint8)
     actions = np.ones((12, 4, 2), np.float32)
-    window = jax.tree.map(
-        lambda leaf: np.moveaxis(leaf, 1, -1),
-        Round(
-            Labelled(blank, actions, actions, actions[..., :0]),
-            np.zeros((12, 4), bool),
-            np.zeros((12, 4), bool),
-        ),
+    window = Round(
+        Labelled(blank, actions, actions, actions[..., :0]),
+        np.zeros((12, 4), bool),
+        np.zeros((12, 4), bool),
     )
     memory = trainer._blank(learner.model.policy, jax.random.split(jax.random.key(1), 4))
     gradient, _ = jax.grad(trainer.imitation_loss, has_aux=True)(
         learner.model, memory, window, jnp.zeros((12, 4)), jnp.arange(4), jax.random.key(2)
     )
     assert not flat(gradient).any()
+
+
+def test_a_warm_up_makes_the_memory_and_nothing_else(tmp_path):
+    trainer = trainer_of(DeviceEngine(WORLD), EYES, CONFIG, points, tmp_path)
+    learner, random = trainer.init(jax.random.key(0)).learner, np.random.default_rng(0)
+    images = random.integers(256, size=(12, 4, 24, 24, 3), dtype=np.uint8)
+    actions = random.uniform(-1, 1, (2, 12, 4, 2)).astype(np.float32)
+    alive = np.arange(12)[:, None] >= np.arange(4)  # of all but one lane it begins before the round
+    window = Round(Labelled(images, *actions, actions[0, ..., :0]), np.zeros_like(alive), alive)
+    weights = (alive & (np.arange(12)[:, None] >= 4)) / 32
+    memory = trainer._blank(learner.model.policy, jax.random.split(jax.random.key(1), 4))
+    lanes = memory, window, jnp.asarray(weights), jnp.arange(4)
+    whole, split = (
+        jax.grad(trainer.imitation_loss, has_aux=True)(
+            learner.model, *lanes, jax.random.key(2), blank
+        )
+        for blank in (0, 4)
+    )
+    for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(split), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_what_is_kept_is_a_moving_average_of_the_student(tmp_path):

@@ -115,28 +115,34 @@ def spread(individuals: PyTree, population: int) -> PyTree:
     return jax.device_put(individuals, NamedSharding(mesh, PartitionSpec(_SHARE)))
 
 
-def each_share(function: Callable[..., PyTree], lanes: PyTree, *shared: PyTree) -> PyTree:
+def each_share(
+    function: Callable[..., PyTree], lanes: PyTree, *shared: PyTree, axes: PyTree = -1
+) -> PyTree:
     """Apply `function` to equal shares of some lanes, one share on each device.
 
     Reductions over the shares, such as the mean of gradients, are left to NumPy: devices of a CPU that wait
     for one another hold the threads that they wait for, and can deadlock.
 
     Args:
-        function: From arrays with a last axis of any length to anything, such as means over it.
-        lanes: Arrays with a last axis R.
+        function: From arrays with an axis of any length to anything, such as means over it.
+        lanes: Arrays with an axis R.
         shared: Arrays that go to every device as they are: further arguments of `function`.
+        axes: That axis, for all or for each part of `lanes`.
 
     Returns:
         The results, with a leading axis of as many as there are shares.
     """
-    mesh = _mesh(jax.tree.leaves(lanes)[0].shape[-1])
+    of_leaves = jax.tree.broadcast(axes, lanes)
+    mesh = _mesh(jax.tree.leaves(lanes)[0].shape[jax.tree.leaves(of_leaves)[0]])
 
     def share(lanes: PyTree, *shared: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: leaf[None], function(lanes, *shared))
 
     if mesh.size == 1:
         return share(lanes, *shared)
-    sharded = jax.tree.map(lambda leaf: PartitionSpec(*(None,) * (leaf.ndim - 1), _SHARE), lanes)
+    sharded = jax.tree.map(
+        lambda leaf, axis: PartitionSpec(*(None,) * (axis % leaf.ndim), _SHARE), lanes, of_leaves
+    )
     specs = (sharded, *(PartitionSpec() for _ in shared))
     return jax.shard_map(
         share, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(_SHARE), check_vma=False

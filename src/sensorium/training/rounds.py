@@ -2,12 +2,12 @@
 
 import operator
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
@@ -16,6 +16,7 @@ from sensorium.policies import Policy
 from sensorium.rollout import Behaviour, StepContext
 from sensorium.serialisation import from_data, load_arrays, named_leaves, save_arrays
 from sensorium.training.experts import Asked, Demonstrated
+from sensorium.training.learner import where
 from sensorium.types import Action, PyTree, Scalar
 
 
@@ -143,14 +144,14 @@ class Buffer:
         return directory / f"round-{number:03d}.safetensors"
 
 
-@jax.jit
-def remembered(memory: PyTree, known: Bool[Any, " B"], blank: PyTree) -> PyTree:
-    """Return the memories that are known, and blank ones for the others, on the last axis."""
+@partial(jax.jit, static_argnames="axis")
+def remembered(memory: PyTree, known: Bool[Any, " B"], blank: PyTree, axis: int) -> PyTree:
+    """Return the memories that are known, and blank ones for the others, lanes on an axis."""
 
-    def leaf(saved: Any, blank: Array) -> Array:
-        return jnp.where(known, jnp.moveaxis(from_data(saved, blank), 0, -1), blank)
+    def one(saved: PyTree, known: Array, blank: PyTree) -> PyTree:
+        return where(known, jax.tree.map(from_data, saved, blank), blank)
 
-    return jax.tree.map(leaf, memory, blank)
+    return jax.vmap(one, in_axes=(0, 0, axis), out_axes=axis)(memory, known, blank)
 
 
 def sequences(
@@ -161,12 +162,14 @@ def sequences(
     batch_size: int,
     num_steps: int,
     warm_up_steps: int,
+    axis: int = -1,
 ) -> Iterator[tuple[Round, Float[np.ndarray, "T B"], Bool[np.ndarray, " B"]]]:
     """Draw the batches of a generation from all steps of some rounds.
 
     Each lane is divided into stretches, whose steps after the warm-up follow one another; where the first one
-    ends is drawn anew for each generation. All stretches in which a step counts are drawn equally often, so
-    that sequences as long as a round, and as many as there are lanes, take each lane once.
+    ends is drawn anew for each generation. A warm-up may begin before the round: steps that are not there are
+    not alive. All stretches in which a step counts are drawn equally often, so that sequences as long as a
+    round, and as many as there are lanes, take each lane once.
 
     Args:
         rounds: The rounds to draw from.
@@ -174,23 +177,24 @@ def sequences(
         num_batches: How many.
         batch_size: Sequences in each.
         num_steps: Of a sequence.
-        warm_up_steps: At its start, which do not count unless an episode begins in them or the memory is
-            known, as it is at the start of a round.
+        warm_up_steps: At its start, which do not count.
+        axis: Of the lanes in arrays of one step.
 
     Yields:
         A batch, which of its steps count, none of a warm-up or after an end, and of which sequences the
-        memory is known. Lanes are the last axis, but of memories the first.
+        memory is known: those that begin at the start of a round or before it. Lanes are the first axis of
+        memories.
     """
     total, steps = num_batches * batch_size, len(rounds[0].alive)
     stride = num_steps - warm_up_steps
-    begins = np.arange(-random.integers(stride), steps - warm_up_steps, stride)
-    begins = np.unique(begins.clip(0, steps - num_steps))
+    begins = np.arange(-random.integers(stride), steps, stride) - warm_up_steps
+    begins = np.unique(begins.clip(-warm_up_steps, steps - num_steps))
     stretches = [
         (number, int(begin), lane)
         for number, each in enumerate(rounds)
         for begin in begins
         for lane in np.flatnonzero(
-            each.alive[begin + (warm_up_steps if begin else 0) : begin + num_steps].any(axis=0)
+            each.alive[begin + warm_up_steps : begin + num_steps].any(axis=0)
         )
     ]
     order = random.permutation(len(stretches))
@@ -200,13 +204,23 @@ def sequences(
         places = [stretches[place] for place in chosen[start : start + batch_size]]
         parts, memories = [], []
         for number, begin, lane in places:
-            at = operator.itemgetter((slice(begin, begin + num_steps), lane))
-            parts.append(jax.tree.map(at, rounds[number]._replace(memory=None)))
+            at = operator.itemgetter((slice(max(begin, 0), begin + num_steps), lane))
+            part = jax.tree.map(at, rounds[number]._replace(memory=None))
+            parts.append(_after_nothing(part, max(-begin, 0)))
             memories.append(jax.tree.map(operator.itemgetter(lane), rounds[number].memory))
-        batch = jax.tree.map(lambda *leaves: np.stack(leaves, axis=-1), *parts)
+        of_steps = -1 if axis else 1
+        batch = jax.tree.map(lambda *leaves: np.stack(leaves, axis=of_steps), *parts)
         memory = jax.tree.map(lambda *leaves: np.stack(leaves), *memories)
-        known = np.array([begin == 0 and memory is not None for _, begin, _ in places])
-        warm = known | np.logical_or.accumulate(batch.started, axis=0)
-        warm |= np.arange(num_steps)[:, None] >= warm_up_steps
-        counts = (batch.alive & warm).astype(np.float32)
+        known = np.array([begin <= 0 and memory is not None for _, begin, _ in places])
+        counts = batch.alive.astype(np.float32)
+        counts[:warm_up_steps] = 0.0
         yield batch._replace(memory=memory), counts, known
+
+
+def _after_nothing(part: Round, number: int) -> Round:
+    """Put steps that are not alive in front of those of a lane."""
+    if not number:
+        return part
+    part = jax.tree.map(lambda leaf: np.concatenate([leaf[:1].repeat(number, 0), leaf]), part)
+    part.alive[:number] = part.started[:number] = False
+    return part
