@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import hypothesis.strategies as st
+import jax
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +14,10 @@ from sensorium.bridges.open_env import open_env
 from sensorium.bridges.wad import read_wad, with_settings, write_wad
 from sensorium.errors import ConfigError, SensoriumError
 from sensorium.gymnasium_ids import TAKE_COVER, TAKE_COVER_STEPS
-from sensorium.rollout import make_world
+from sensorium.policies import AttentionAgentConfig
+from sensorium.rollout import HostEngine, make_world
+from sensorium.training import DaggerConfig
+from tests.probes import context
 
 vizdoom = pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
 game = pytest.importorskip("sensorium.bridges.take_cover")
@@ -202,3 +206,36 @@ def test_agents_of_images_take_it():
     assert world.raw_observation_spec == (96, 96, 3)
     assert world.max_steps == TAKE_COVER_STEPS
     assert make_world(f"gym:{QUICK}&discrete=true").num_actions == 3
+
+
+def test_attention_goes_to_where_a_spotter_sees_balls(tmp_path):
+    policy = AttentionAgentConfig(hidden_size=4)
+    trainer = DaggerConfig(
+        num_envs=2,
+        rollout_steps=200,
+        demonstration_rounds=1,
+        num_rounds=0,
+        num_batches=6,
+        batch_size=8,
+        num_steps=2,
+        window=2,
+        learning_rate=0.03,
+        attention_coef=1.0,
+    )
+    with HostEngine(make_world(f"{QUICK}&boxes=true")) as engine:
+        world = engine.world
+
+        def draw(key):
+            return policy.build(world.observation_spec, world.actions, key)
+
+        training = trainer.build(context(draw, engine, players.spotter, 3, tmp_path))
+        state, losses = training.init(jax.random.key(0)), []
+        for _ in range(3):
+            state, metrics = training.step(state)
+            losses.append(float(metrics.figures["attention_loss"]))
+    assert losses[-1] < 0.9 * losses[0], losses
+    env = open_env(QUICK)
+    _, info = env.reset(seed=0)
+    with pytest.raises(ConfigError, match="boxes=true only"):
+        players.spotter(env.unwrapped, None, info)
+    env.close()

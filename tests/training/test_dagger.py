@@ -31,6 +31,7 @@ from sensorium.recipes.training import fit_start
 from sensorium.rollout import DeviceEngine, HostEngine, make_world, open_collector, open_engine
 from sensorium.rollout.acting import Actor, PolicyActor
 from sensorium.training import DaggerConfig
+from sensorium.training.auxiliary import attention_loss
 from sensorium.training.experts import Dataset, ask, read_dataset
 from sensorium.training.rounds import Following, Labelled, Round, sequences
 from sensorium.zoo import Agent
@@ -142,6 +143,18 @@ LISTENER = VisionAttentionNeuronConfig(
 )
 
 
+LOOKING = AttentionAgentConfig(patch_size=4, stride=4, top=2, channels=1)
+
+
+def showing(env, observation, info):
+    """Does the same, and shows a box."""
+    action, known = seeing(env, observation, info)
+    return action, (*known, 0, 0, 4, 4)
+
+
+showing.privileged, showing.boxes = seeing.privileged, 1
+
+
 def test_a_memory_learns_what_its_expert_knows(tmp_path):
     found = {}
     for coef in (0.0, 1.0):
@@ -163,6 +176,40 @@ def test_a_memory_learns_what_its_expert_knows(tmp_path):
 def test_what_cannot_learn_what_an_expert_knows(agent, words, tmp_path):
     config = dataclasses.replace(CONFIG, num_envs=8, privileged_coef=1.0)
     expert = Sighted() if agent is LISTENER else seeing
+    with pytest.raises(ConfigError, match=words):
+        learn(STRIPES, agent, config, expert, tmp_path)
+
+
+@given(st.lists(st.tuples(st.integers(0, 23), st.integers(0, 23)), min_size=1, max_size=3))
+def test_attention_in_boxes_is_best(middles):
+    corners, size = LOOKING.build((24, 24, 1), 2, jax.random.key(0)).patches(24, 24)
+    boxes = np.full((4, 4), np.nan, np.float32)
+    boxes[: len(middles)] = np.tile(middles, 2) + np.array([-2, -2, 2, 2])
+    shown = jnp.asarray(boxes)
+
+    def loss(attention):
+        return float(attention_loss(jnp.asarray(attention)[None], (corners, size), shown))
+
+    apart = np.abs(corners + (size - 1) / 2 - np.array(middles)[:, None]).max(-1)
+    there = (apart < 2 + size / 2).astype(np.float32)
+    inside = there.sum(0) > 0
+    wanted = (there / np.maximum(there.sum(1, keepdims=True), 1)).sum(0)
+    if inside.any():
+        assert loss(wanted) <= loss(inside.astype(np.float32)) + 1e-5
+        assert loss(inside.astype(np.float32)) <= loss(np.ones(len(corners), np.float32)) + 1e-5
+    assert float(attention_loss(jnp.ones((1, len(corners))), (corners, size), shown[3:])) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("agent", "expert", "change", "words"),
+    [
+        (LOOKING, seeing, {}, "attribute `boxes`"),
+        (LOOKING, showing, {"freeze_encoder": True}, "an encoder that learns"),
+        (ConvolutionalConfig((8,), (4,), (4,), (16,)), showing, {}, "does not attend to patches"),
+    ],
+)
+def test_what_cannot_learn_where_to_look(agent, expert, change, words, tmp_path):
+    config = dataclasses.replace(CONFIG, num_envs=8, attention_coef=1.0, **change)
     with pytest.raises(ConfigError, match=words):
         learn(STRIPES, agent, config, expert, tmp_path)
 

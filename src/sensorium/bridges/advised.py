@@ -2,7 +2,9 @@
 
 It runs in the worker process of the environment, so that nothing but its advice travels: its action, and
 privileged information, if it has any. That is what it knows and a student has to infer, such as where a ball
-is; an expert names these numbers in its attribute `privileged`, and returns them beside the action.
+is; an expert names these numbers in its attribute `privileged`, and returns them beside the action. It may
+also say where in a picture to look: its attribute `boxes` is how many places it gives, as four more numbers
+each.
 """
 
 from collections.abc import Callable
@@ -18,14 +20,19 @@ EnvExpert = Callable[[gymnasium.Env, Any, dict[str, Any]], Any]
 """Computes an action, as the environment takes it, from the environment, its observation and its `info`.
 
 Where actions are choices, it may return how likely each option is instead of one of them. If it has an
-attribute `privileged`, it returns the action and a number for each name in there; NaN where
-there is none at the moment.
+attribute `privileged` or `boxes`, it returns the action and an array: a number for each name in there, then
+top, left, bottom and right of each box, in pixels; NaN where there is none at the moment.
 """
 
 
 def privileged(expert: Any) -> tuple[str, ...]:
     """Return the names of the numbers that an expert gives beside its action."""
     return tuple(getattr(expert, "privileged", ()))
+
+
+def num_boxes(expert: Any) -> int:
+    """Return how many boxes an expert gives after these."""
+    return int(getattr(expert, "boxes", 0))
 
 
 class Advised(gymnasium.Wrapper):
@@ -37,10 +44,10 @@ class Advised(gymnasium.Wrapper):
         self._expert = expert
         self._map = action_map(env.action_space)
         self._options = getattr(env.action_space, "n", None)  # of a single choice
-        self._names = privileged(expert)
-        size = num_actions(env.action_space) + len(self._names)
+        self._num_known = len(privileged(expert)) + 4 * num_boxes(expert)
+        size = num_actions(env.action_space) + self._num_known
         self.advice = np.zeros(size, np.float32)
-        """The action in A numbers, as a policy would give them; then what is privileged."""
+        """The action in A numbers, as a policy would give them; then what is privileged, and boxes."""
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode, and compute the advice."""
@@ -57,12 +64,14 @@ class Advised(gymnasium.Wrapper):
 
     def _ask(self, observation: Any, info: dict[str, Any]) -> None:
         action, known = self._expert(self.env.unwrapped, observation, info), ()
-        if self._names:
+        if self._num_known:
             action, known = action
-        if np.shape(known) != (len(self._names),):
+        if np.shape(known) != (self._num_known,):
+            names, boxes = privileged(self._expert), num_boxes(self._expert)
             raise ConfigError(
-                f"The expert has {len(self._names)} names in `privileged`, but gave numbers of shape "
-                f"{np.shape(known)}."
+                f"The expert has {len(names)} names in `privileged`"
+                + (f" and {boxes} boxes of 4 numbers" if boxes else "")
+                + f", but gave numbers of shape {np.shape(known)}."
             )
         action = np.asarray(action)
         if self._options and action.dtype.kind == "f" and action.shape == (self._options,):

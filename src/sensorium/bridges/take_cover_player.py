@@ -8,7 +8,8 @@ is to the middle. A ball hits within 22 units; a held direction adds 0.75 to the
 which keeps 29/32 of it after.
 
 `player` plays as well as it can. `teacher` wants to stay further away, and holds its first direction for at
-least 12 tics: its advice comes early, and forgives a student that is late.
+least 12 tics: its advice comes early, and forgives a student that is late. `spotter` is the same, and says
+where balls are to be seen.
 """
 
 import dataclasses
@@ -18,6 +19,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 from jaxtyping import Float
+
+from sensorium.errors import ConfigError
 
 _LOW, _HIGH = 16.0, 752.0  # where the middle of the player can be
 _THRUST, _FRICTION = 0.75, 29 / 32
@@ -136,6 +139,17 @@ def teacher(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
     return _advice(env, _FORGIVING, info)
 
 
+def spotter(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
+    """Do as `teacher` does, and say where balls are to be seen, in a world with `boxes=true`."""
+    action, known = teacher(env, observation, info)
+    if "boxes" not in info:
+        raise ConfigError("The spotter says where balls are in TakeCover-v0?boxes=true only.")
+    boxes = np.full((spotter.boxes, 4), np.nan, np.float32)  # type: ignore[attr-defined]
+    seen = info["boxes"][: len(boxes)]
+    boxes[: len(seen)] = seen
+    return action, np.append(known, boxes)
+
+
 def _advice(env: gymnasium.Env, plans: Plans, info: dict[str, Any]) -> tuple[Any, np.ndarray]:
     """Return an action, or how likely each of three is; and what is known."""
     worth = plans.worth(info)
@@ -158,8 +172,9 @@ def _known(info: dict[str, Any]) -> Float[np.ndarray, " known"]:
     return known
 
 
-player.privileged = teacher.privileged = (  # type: ignore[attr-defined]
+player.privileged = teacher.privileged = spotter.privileged = (  # type: ignore[attr-defined]
     "place",
     "velocity",
     *(f"{what} of ball {n + 1}" for n in range(_BALLS) for what in ("arrival", "place")),
 )
+spotter.boxes = 8  # type: ignore[attr-defined]

@@ -2,19 +2,24 @@
 
 - The sensor identity loss: predict from the features of each sensor which one it is.
 - The privileged loss: predict from the memory what an expert knows, such as where a ball is.
+
+The attention loss needs no probe: attention goes to where in an image an expert says that something is.
 """
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
-from sensorium.bridges.advised import privileged
+from sensorium.bridges.advised import num_boxes, privileged
 from sensorium.errors import ConfigError
 from sensorium.layers import Linear
 from sensorium.policies import Policy
 from sensorium.types import Key, ObservationSpec, Scalar, num_sensors_of
+
+_LEAST_SHARE = 1e-6  # of the attention, whose logarithm is finite
 
 
 class Probed(NamedTuple):
@@ -70,6 +75,16 @@ def count_privileged(expert: Any) -> int:
     )
 
 
+def count_boxes(expert: Any) -> int:
+    """Count the places where an expert says to look; ConfigError if it gives none."""
+    if count := num_boxes(expert):
+        return count
+    raise ConfigError(
+        "attention_coef asks for an expert beside an environment that says where to look: a function with "
+        "the attribute `boxes`."
+    )
+
+
 def identity_loss(
     probe: Linear, features: Float[Array, "H N"], sensor_of_channel: Int[Array, " N"]
 ) -> Scalar:
@@ -85,3 +100,29 @@ def privileged_loss(probe: Linear, memory: Float[Array, " H"], known: Float[Arra
     there = ~jnp.isnan(known)
     apart = jnp.abs(probe(memory) - jnp.where(there, known, 0.0))
     return jnp.sum(jnp.where(there, apart, 0.0)) / jnp.maximum(jnp.sum(there), 1)
+
+
+def attention_loss(
+    attention: Float[Array, "M patches"] | None,
+    patches: tuple[Int[np.ndarray, "patches 2"], int],
+    boxes: Float[Array, "boxes 4"],
+) -> Scalar:
+    """Compute how little of the attention goes to patches in boxes, each box alike: a cross-entropy.
+
+    Args:
+        attention: Of some queries to each patch; whatever has patches has it.
+        patches: Row and column of each, and their size in pixels.
+        boxes: Top, left, bottom and right of each in pixels; one with NaN is none. A patch is in a box if its
+            middle is, or is less than half a patch away.
+    """
+    assert attention is not None
+    top, left, bottom, right = (boxes[:, [side]] for side in range(4))
+    corners, size = patches
+    row, column = (corners + (size - 1) / 2).T
+    margin = size / 2
+    inside = (row > top - margin) & (row < bottom + margin)  # nowhere where the box is NaN
+    inside &= (column > left - margin) & (column < right + margin)
+    shares = inside / jnp.maximum(inside.sum(1, keepdims=True), 1)
+    wanted = shares.sum(0) / jnp.maximum(inside.any(1).sum(), 1)
+    total = attention.sum(0)
+    return -jnp.sum(wanted * jnp.log(total / total.sum() + _LEAST_SHARE))

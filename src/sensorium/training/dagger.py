@@ -34,7 +34,6 @@ from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population, features_of
 from sensorium.rollout import Collector, open_collector
 from sensorium.rollout.acting import Actor
-from sensorium.training import auxiliary
 from sensorium.training.experts import Asked, Dataset, ask, read_dataset
 from sensorium.training.imitation import Imitation, ImitationConfig
 from sensorium.training.learner import Learner, mean_figures
@@ -123,9 +122,8 @@ class Dagger(Imitation):
                 "DAgger needs rounds to learn from; demonstration_rounds and num_rounds are 0."
             )
         self._parts = max(config.num_rounds, 1)  # of a generation, each with its batches
-        num_privileged = auxiliary.count_privileged(advisor) if config.privileged_coef else 0
         batches = context.generations * self._parts * config.num_batches
-        super().__init__(config, context, num_privileged, batches)
+        super().__init__(config, context, batches, advisor)
         self.compiled_for = config, self.world, context.generations
         self.expert, self._advisor = expert, advisor
         # The last round alone, if each generation has its own, is never needed again; nor is a dataset

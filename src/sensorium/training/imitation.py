@@ -8,7 +8,7 @@ computed: next to nothing for a student that remembers only its last frames.
 import dataclasses
 import operator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -25,7 +25,7 @@ from sensorium.training import auxiliary
 from sensorium.training.learner import Learner, Optimizer, mean_figures, where
 from sensorium.training.rounds import Round, remembered
 from sensorium.training.trainer import Trainer, TrainerConfig, TrainingContext
-from sensorium.types import Key, PyTree, Scalar
+from sensorium.types import Key, PyTree, Scalar, num_sensors_of
 
 _MAX_GRAD_NORM = 0.5
 
@@ -52,6 +52,8 @@ class ImitationConfig(TrainerConfig):
     """Weight of the sensor identity loss: each sensor predicts from its features which one it is."""
     privileged_coef: float = 0.0
     """Weight of the privileged loss: the memory predicts what the expert knows beside its action."""
+    attention_coef: float = 0.0
+    """Weight of the attention loss: attention goes to where in an image the expert says to look."""
     ema_decay: float = 0.0
     """Of what is tested and kept: an exponential moving average of the student after each update."""
 
@@ -69,28 +71,38 @@ class ImitationConfig(TrainerConfig):
             raise ConfigError(
                 f"There are {len(self.action_weights)} action_weights for {world.num_actions} action(s)."
             )
+        sensors = num_sensors_of(world.raw_observation_spec) is not None
+        if self.attention_coef and (self.freeze_encoder or sensors):
+            raise ConfigError("attention_coef asks for images, and for an encoder that learns.")
 
 
 class Imitation(Trainer):
     """A trainer whose student learns from batches of labelled steps."""
 
     def __init__(
-        self, config: Any, context: TrainingContext, num_privileged: int, num_batches: int
+        self, config: Any, context: TrainingContext, num_batches: int, expert: Any
     ) -> None:
         """Set up.
 
         Args:
             config: An `ImitationConfig`.
             context: Of the training.
-            num_privileged: How many numbers the expert gives beside its action, to be learned too.
             num_batches: Of the whole training.
+            expert: What gives advice.
         """
         self.config, self.draw, self.engine = config, context.draw, context.engine
         self.world: World = context.engine.world
-        self._num_privileged = num_privileged
+        spec = self.world.raw_observation_spec
+        self._num_privileged = auxiliary.count_privileged(expert) if config.privileged_coef else 0
+        self._num_boxes = 0
+        if config.attention_coef:
+            self._num_boxes = auxiliary.count_boxes(expert)
+            student = eqx.filter_eval_shape(self.draw, jax.random.key(0))
+            height, width, *_ = cast(tuple[int, ...], spec)
+            self._patches = student.patches(height, width)
         equal = (1.0,) * self.world.num_actions
         self._weights = np.array(config.action_weights or equal, np.float32)
-        images = not (isinstance(self.world.raw_observation_spec, int) or config.freeze_encoder)
+        images = num_sensors_of(spec) is None and not config.freeze_encoder
         # Of lanes, in what is of one step: each image stays in one piece, all else is fastest side by side
         self._axis = 0 if images else -1
         updates = num_batches * (config.num_steps // config.window)
@@ -207,7 +219,12 @@ class Imitation(Trainer):
             features, losses = step.received, {}
             if not config.freeze_encoder:
                 received, state = perturbation.apply(key_apply, state, step.received)
-                features, carry, _ = student.encode(received, carry)
+                features, carry, trace = student.encode(received, carry)
+                if config.attention_coef:
+                    boxes = step.privileged[-4 * self._num_boxes :].reshape(-1, 4)
+                    losses["attention_loss"] = auxiliary.attention_loss(
+                        trace.attention, self._patches, boxes
+                    )
                 if config.sensor_id_coef:
                     sources = perturbation.sensor_of_channel(state, self.world.raw_observation_spec)
                     heard = student.sensor_features(carry)
@@ -217,7 +234,9 @@ class Imitation(Trainer):
             losses["loss"] = apart(outputs, step.expert_action, self._weights)
             if model.privileged is not None:
                 losses["privileged_loss"] = auxiliary.privileged_loss(
-                    model.privileged, student.memory_features(carry), step.privileged
+                    model.privileged,
+                    student.memory_features(carry),
+                    step.privileged[: self._num_privileged],
                 )
             after = student.after_action(carry, step.action), state
             return where(now.alive, after, before), losses
@@ -239,4 +258,5 @@ class Imitation(Trainer):
         loss = figures["loss"]
         loss += config.sensor_id_coef * figures.get("sensor_id_loss", 0.0)
         loss += config.privileged_coef * figures.get("privileged_loss", 0.0)
+        loss += config.attention_coef * figures.get("attention_loss", 0.0)
         return loss, (figures, jax.lax.stop_gradient(memory))

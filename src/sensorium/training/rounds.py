@@ -29,7 +29,7 @@ class Labelled(NamedTuple):
     """The action that was taken."""
     expert_action: Float[Any, "..."]
     privileged: Float[Any, "..."]
-    """What the expert says beside its action."""
+    """What the expert says beside its action: numbers, then boxes."""
 
 
 class Round(NamedTuple):
