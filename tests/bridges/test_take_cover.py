@@ -222,7 +222,7 @@ def test_attention_goes_to_where_a_spotter_sees_balls(tmp_path):
         learning_rate=0.03,
         attention_coef=1.0,
     )
-    with HostEngine(make_world(f"{QUICK}&boxes=true")) as engine:
+    with HostEngine(make_world(f"gym:{QUICK}&boxes=true")) as engine:
         world = engine.world
 
         def draw(key):
