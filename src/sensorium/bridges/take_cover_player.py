@@ -151,11 +151,11 @@ def spotter(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
 
 
 def _advice(env: gymnasium.Env, plans: Plans, info: dict[str, Any]) -> tuple[Any, np.ndarray]:
-    """Return an action, or how likely each of three is; and what is known."""
-    worth = plans.worth(info)
+    """Return how likely each of three actions is, or their mean as a number; and what is known."""
+    likely = plans.likely(plans.worth(info)).astype(np.float32)
     if isinstance(env.action_space, gymnasium.spaces.Discrete):
-        return plans.likely(worth).astype(np.float32), _known(info)
-    return np.array([-_MOVES[int(worth.argmax())]], np.float32), _known(info)
+        return likely, _known(info)
+    return -likely[None] @ np.array(_MOVES, np.float32), _known(info)
 
 
 def _known(info: dict[str, Any]) -> Float[np.ndarray, " known"]:

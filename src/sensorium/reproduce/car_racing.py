@@ -17,7 +17,7 @@ from sensorium.perturbations import (
     compose,
     each_background,
 )
-from sensorium.policies import AttentionAgent, Policy, num_parameters
+from sensorium.policies import AttentionAgent, num_parameters
 from sensorium.reproduce.counterparts import (
     AA_3,
     AA_4,
@@ -32,11 +32,10 @@ from sensorium.reproduce.counterparts import (
     RACING_PI,
 )
 from sensorium.reproduce.published import AA_TABLE_2
-from sensorium.reproduce.tables import Result, present, score_tables
+from sensorium.reproduce.tables import Result, all_of, present, score_tables
 from sensorium.zoo import names, read_published
 
 OURS, THEIRS = "CarRacing", "gym:CarRacing-v3"
-_PUBLISHED = "SENSORIUM_PUBLISHED"
 _UNSHUFFLED = (
     *ATTENTION_AGENTS,
     "carracing-netrand",
@@ -63,7 +62,7 @@ def table_5(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AN Table 5: other backgrounds; with shuffled patches for permutation-invariant agents."""
     backgrounds = _backgrounds()
     fixed = present(*_UNSHUFFLED, needed=False)
-    agents = _all_of(("carracing_pi",), *RACING_PI, needed=not fixed)
+    agents = all_of(("carracing_pi",), *RACING_PI, needed=not fixed)
     shuffled = ShufflePatches(), *(compose(each, ShufflePatches()) for each in backgrounds)
     rows, tables = score_tables(agents, THEIRS, shuffled, AN_5, episodes, seed, out)
     plain = Identity(), *backgrounds
@@ -73,7 +72,7 @@ def table_5(episodes: int, seed: int, out: Path) -> Result:
 
 def table_6(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AN Table 6, the column of CarRacing: patches reshuffled in mid-episode."""
-    agents = _all_of(("carracing_pi",), *RACING_PI)
+    agents = all_of(("carracing_pi",), *RACING_PI)
     perturbations = tuple(ShufflePatches(every=every) for every in (25, 50, 100, 200, 500))
     return score_tables(agents, THEIRS, perturbations, AN_6, episodes, seed, out)
 
@@ -89,7 +88,7 @@ def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
     controller, both = paper["Ours: LSTM (16 units)"], paper["Ours: total"]
     table.add_row("paper", f"{attention:,}", f"{controller:,}", f"{both:,}")
     rows = []
-    for name, policy in _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS).items():
+    for name, policy in all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS).items():
         assert isinstance(policy, AttentionAgent)
         both = num_parameters(policy)
         looking = sum(leaf.size for leaf in jax.tree.leaves(policy.look))
@@ -100,13 +99,13 @@ def aa_table_2(episodes: int, seed: int, out: Path) -> Result:
 
 def aa_table_3(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AA Table 3: CarRacing as it is."""
-    agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
+    agents = all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
     return score_tables(agents, THEIRS, (Identity(),), AA_3, episodes, seed, out)
 
 
 def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AA Table 4: changes of the world that training did not have."""
-    agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
+    agents = all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS)
     agents |= present("carracing-cnn", "carracing-ppo", needed=False)
     perturbations = tuple(MODIFICATIONS[name] for name in ("colour", "bars", "blob"))
     return score_tables(agents, THEIRS, perturbations, AA_4, episodes, seed, out)
@@ -115,7 +114,7 @@ def aa_table_4(episodes: int, seed: int, out: Path) -> Result:
 def aa_noise(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AA's discussion: noise where the grass was, and an agent that was trained there."""
     trained = "carracing-noise-10"
-    agents = _all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS, trained)
+    agents = all_of(AUTHORS_ATTENTION_AGENTS, *ATTENTION_AGENTS, trained)
     perturbations = (MODIFICATIONS["noise"],)
     rows, tables = score_tables(agents, THEIRS, perturbations, AA_NOISE, episodes, seed, out)
     return rows, _together(tables, _left_out(trained))
@@ -124,7 +123,7 @@ def aa_noise(episodes: int, seed: int, out: Path) -> Result:
 def nla_table_4(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild NLA Table 4: CarRacing with linear and with nonlinear attention, plain and shuffled."""
     forms = ("carracing-pi", "carracing-nla")
-    agents = _all_of(("carracing_pi",), *forms)
+    agents = all_of(("carracing_pi",), *forms)
     perturbations = (Identity(), ShufflePatches())
     paper = {**NLA_BASELINE, **NLA}
     rows, tables = score_tables(agents, THEIRS, perturbations, paper, episodes, seed, out)
@@ -135,12 +134,6 @@ def _left_out(*wanted: str) -> Text:
     """Name the wanted agents that are not in the zoo."""
     missing = [name for name in wanted if name not in names()]
     return Text(f"Left out, as not in the zoo: {', '.join(missing)}." if missing else "")
-
-
-def _all_of(published: tuple[str, ...], *ours: str, needed: bool = True) -> dict[str, Policy]:
-    """Load the authors' agents, where their weights are at hand, and those of ours that are in the zoo."""
-    authors = {name: read_published(name) for name in published if _PUBLISHED in os.environ}
-    return authors | present(*ours, needed=needed and not authors)
 
 
 def _together(*parts: RenderableType | None) -> Group:

@@ -10,6 +10,7 @@ from sensorium.reproduce.published import (
     AA_FIGURE_9,
     AA_TABLE_3,
     AA_TABLE_4,
+    AA_TABLE_4_TAKE_COVER,
     AN_TABLE_2,
     AN_TABLE_4,
     AN_TABLE_5,
@@ -44,6 +45,12 @@ AUTHORS_ATTENTION_AGENTS = ("carracing_attention_agent_2020", "carracing_attenti
 """That of the paper, and the one that the authors trained a year later."""
 ATTENTION_AGENTS = ("carracing-attention-agent", "carracing-attention-agent-colours")
 """Ours."""
+TAKE_COVER_AGENTS = (
+    "takecover-attention-agent",
+    "takecover-attention-agent-recurrent",
+    "takecover-cnn",
+)
+"""Ours of DoomTakeCover."""
 PONG_PI = ("pong-pi", "pong-pi-small", "pong-pi-robust")
 """Ours of Pong that take patches in any order."""
 _RACING_PI = ("carracing_pi", *RACING_PI)
@@ -136,6 +143,20 @@ AA_4: Mapping[str, Row] = {
     "carracing-ppo": _aa_table_4("PPO"),
 }
 """Beside AA Table 4."""
+
+AA_4_TAKE_COVER: Mapping[str, Row] = dict.fromkeys(
+    ("takecover_attention_agent", *TAKE_COVER_AGENTS[:2]),
+    _named(
+        AA_TABLE_4_TAKE_COVER.row("Ours"),
+        {
+            "plain": "original",
+            "walls": "higher walls",
+            "floor": "floor texture",
+            "text": "text",
+        },
+    ),
+)
+"""Beside the half of AA Table 4 that is about DoomTakeCover, by the variant of the world."""
 
 _NOISE = AA_FIGURE_9.column("score")
 AA_NOISE: Mapping[str, Row] = {

@@ -13,6 +13,7 @@ from sensorium.reproduce import (
     nonlinear_attention,
     pong,
     tables,
+    take_cover,
 )
 from sensorium.reproduce.scaling import scaling
 from sensorium.seeding import check_seed
@@ -46,6 +47,7 @@ TABLES = {
     "aa-table-2": Table(car_racing.aa_table_2, 100),
     "aa-table-3": Table(car_racing.aa_table_3, 100),
     "aa-table-4": Table(car_racing.aa_table_4, 100),
+    "aa-table-4-takecover": Table(take_cover.table_4, 100),
     "aa-noise": Table(car_racing.aa_noise, 100),
     "recovery": Table(attention_neuron.recovery),
     "nla-table-2": Table(nonlinear_attention.nla_table_2),

@@ -1,6 +1,7 @@
 """What tables of scores have in common: agents x perturbations, ours beside a paper's."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,9 @@ from sensorium.rollout import Engine, make_world, open_engine
 from sensorium.serialisation import parse_json, write_json
 from sensorium.training import RunDirectory
 from sensorium.types import num_sensors_of
-from sensorium.zoo import load, names, resume, train
+from sensorium.zoo import load, names, read_published, resume, train
+
+_PUBLISHED = "SENSORIUM_PUBLISHED"  # the variable with the folder of the authors' weights
 
 Result = tuple[Any, RenderableType | None]
 """Figures for JSON, and what the terminal shows."""
@@ -31,6 +34,12 @@ def present(*wanted: str, needed: bool = True) -> dict[str, Policy]:
     if needed and not agents:
         raise ConfigError(f"None of {', '.join(wanted)} is in the zoo; train one first.")
     return agents
+
+
+def all_of(published: tuple[str, ...], *ours: str, needed: bool = True) -> dict[str, Policy]:
+    """Load the authors' agents, where their weights are at hand, and those of ours that are in the zoo."""
+    authors = {name: read_published(name) for name in published if _PUBLISHED in os.environ}
+    return authors | present(*ours, needed=needed and not authors)
 
 
 def trained(recipe: Recipe, directory: Path) -> Policy:

@@ -1,0 +1,70 @@
+"""Recipes for DoomTakeCover: agents of pictures that imitate a player which knows where balls are.
+
+A ball has to be remembered once it has left the picture (docs/takecover.md). First an agent learns where to
+look, from where balls are to be seen; then, on what it sees so, what to do.
+"""
+
+from sensorium.gymnasium_ids import TAKE_COVER
+from sensorium.policies import AttentionAgentConfig
+from sensorium.recipes.recipe import Recipe, Stage
+from sensorium.training import DaggerConfig
+
+_PLAYERS = "sensorium.bridges.take_cover_player"
+_WORLD = f"gym:{TAKE_COVER}?width=160&boxes=true"
+_EYES = Stage(
+    "eyes",
+    DaggerConfig(
+        num_envs=8,
+        rollout_steps=1000,
+        demonstration_rounds=1,
+        num_rounds=0,
+        num_batches=100,
+        batch_size=16,
+        num_steps=1,
+        window=1,
+        learning_rate=0.02,
+        action_noise=(0.0, 0.3),
+        attention_coef=10.0,
+    ),
+    generations=8,
+    expert=f"{_PLAYERS}:spotter",
+    test_every=8,
+    test_episodes=8,
+)
+_DAGGER = Stage(
+    "dagger",
+    DaggerConfig(
+        num_envs=16,
+        rollout_steps=500,
+        num_rounds=4,
+        num_batches=40,
+        batch_size=48,
+        num_steps=128,
+        window=128,
+        warm_up_steps=32,
+        freeze_encoder=True,
+        learning_rate=2e-3,
+        action_noise=(0.0, 0.0, 0.1),
+        beta_generations=1,
+        ema_decay=0.998,
+    ),
+    generations=40,
+    expert=f"{_PLAYERS}:teacher",
+    test_every=5,
+    test_episodes=40,
+)
+ATTENTION_AGENT = Recipe(
+    name="takecover-attention-agent",
+    summary="AttentionAgent of DoomTakeCover, as published (3,633 parameters); imitates a player.",
+    policy=AttentionAgentConfig(),
+    env=_WORLD,
+    stages=(_EYES, _DAGGER),
+)
+RECURRENT = Recipe(
+    name="takecover-attention-agent-recurrent",
+    summary="Ours, which reads the importance of all patches and remembers more.",
+    policy=AttentionAgentConfig(reader_size=32, hidden_size=32),
+    env=f"{_WORLD}&discrete=true",
+    stages=(_EYES, _DAGGER),
+)
+RECIPES = (ATTENTION_AGENT, RECURRENT)
