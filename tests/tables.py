@@ -53,6 +53,13 @@ COLUMNS = {
         "shuffled": "shuffled",
         "reshuffled every 25": "every 25",
     },
+    "pong": {
+        "plain": "plain",
+        "shuffled": "shuffled",
+        "5% occluded": "5% occluded",
+        "reshuffled every 25": "every 25",
+        "reshuffled every 100": "every 100",
+    },
 }
 PAPERS = {
     "cartpole": {
@@ -75,6 +82,7 @@ PAPERS = {
         "AN: NetRand": AN_5["carracing-netrand"],
         "NLA": NLA["carracing-nla"],
     },
+    "pong": {"AN: AttentionNeuron": AN_6["pong-pi"], "NLA": NLA["pong-nla"]},
 }
 """What the papers' agents score, by the names of our perturbations."""
 IN_README = {
@@ -96,6 +104,7 @@ IN_README = {
         "carracing-pi-backgrounds",
         "carracing-ppo",
     ),
+    "pong": ("pong-pi", "pong-pi-small"),
 }
 
 

@@ -30,7 +30,11 @@ def test_every_agent_is_what_its_recipe_makes_and_has_a_card_that_fits(name):
     for scores in card["scores"].values():
         assert len(scores["returns"]) == card["evaluation"]["episodes"] == episodes
         assert scores["mean"] == pytest.approx(np.mean(scores["returns"]), abs=0.01)
-        assert scores["ci95"][0] < scores["mean"] < scores["ci95"][1]
+        low, high = scores["ci95"]
+        if scores["std"]:
+            assert low < scores["mean"] < high
+        else:  # every episode of Pong may end 21 : 0
+            assert low == scores["mean"] == high
 
 
 def test_a_card_says_what_the_agent_does():

@@ -256,4 +256,9 @@ def _blank(
 
 def _pick(architecture: Policy, parameters: PyTree, individual: Int[Array, ""]) -> Policy:
     """Pick one policy of a population."""
-    return eqx.combine(jax.tree.map(lambda leaf: leaf[individual], parameters), architecture)
+
+    def pick(leaf: Array) -> Array:
+        # The only one is shared by all lanes: one product of matrices, and no copy of weights for each
+        return leaf[0] if len(leaf) == 1 else leaf[individual]
+
+    return eqx.combine(jax.tree.map(pick, parameters), architecture)
