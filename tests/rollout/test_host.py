@@ -1,5 +1,7 @@
 """The host engine does what a plain loop over one environment does, whatever happens to its workers."""
 
+from functools import partial
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,7 +16,7 @@ from sensorium.evaluation import evaluate
 from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, compose
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy
 from sensorium.recipes import resume, train
-from sensorium.rollout import DeviceEngine, EngineConfig, make_world, open_engine
+from sensorium.rollout import DeviceEngine, EngineConfig, acting, make_world, open_engine
 from sensorium.rollout.acting import PolicyActor
 from sensorium.rollout.host import HostEngine, seeds_of
 from sensorium.seeding import stream
@@ -111,6 +113,23 @@ def test_nobody_acts_where_nothing_runs(key):
         few = engine.transcribe(lambda: Noting(policies, world, keys[:3]), seeds_of(keys[:3]))
     assert set(lanes) == {(2, 2)}
     np.testing.assert_allclose(few.rewards, many.rewards[0, :3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_lanes_share_the_weights_of_a_single_policy(size, key):
+    world, lanes = make_world(WALK), 6
+    policies, keys = population(FeedForwardConfig((37,)), world, size), jax.random.split(key, lanes)
+    actor, started = PolicyActor(policies, world, keys), np.ones(lanes, bool)
+    actions = actor.act(started, np.arange(lanes), np.ones((lanes, world.num_sensors), np.float32))
+    one = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, policies)
+    expected, _ = one(jnp.ones(world.num_sensors), one.initial_carry(world.num_sensors))
+    np.testing.assert_allclose(actions, np.tile(expected, (lanes, 1)), rtol=1e-5)
+    compiled = str(jax.make_jaxpr(partial(acting._act, actor._static))(
+        actor._parameters, *np.zeros((1, lanes), int), actor._key_data, actor._memories, started,
+        np.ones((lanes, world.num_sensors), np.float32),
+    ))  # fmt: skip
+    copied = f"[{lanes},37,{world.num_sensors}]" in compiled
+    assert copied == (size > 1)
 
 
 def test_a_worker_that_dies_changes_nothing(key, monkeypatch, tmp_path):
