@@ -181,7 +181,7 @@ def times(card):
     experts = {
         stage["expert"]["name"]: stage["expert"]["training_seconds"]
         for stage in stages_of(card)
-        if "expert" in stage
+        if "training_seconds" in stage.get("expert", {})  # a player of ours was not trained
     }
     apart = f"{sum(experts.values()) / 60:.0f} min" if experts else "-"
     return f"{card['training_seconds'] / 60:.0f} min", apart
@@ -208,7 +208,7 @@ def details(world):
                     score(value),
                     f"{low:.0f} to {high:.0f}",
                     f"{value['iqm']:.0f}",
-                    f"{value['solved']:.0%}",
+                    "-" if value["solved"] is None else f"{value['solved']:.0%}",
                     str(paper.get(perturbation, "-")),
                 ]
             )
