@@ -12,6 +12,7 @@ from jaxtyping import Array
 from sensorium.envs import Environment
 from sensorium.policies import FeedForwardConfig
 from sensorium.recipes import Stage
+from sensorium.serialisation import save_pytree
 from sensorium.training import EvolutionConfig, TrainingContext
 
 UNTRAINED = (Stage("none", EvolutionConfig()),)
@@ -36,6 +37,21 @@ def context(draw, engine, expert=None, generations=1, directory=None):
     """What a trainer is built from; what it keeps on disk goes to a new folder where none is named."""
     directory = directory or Path(tempfile.mkdtemp(prefix="sensorium-tests-"))
     return TrainingContext(FeedForwardConfig(), draw, engine, directory, generations, expert=expert)
+
+
+def trainer_of(engine, agent, config, expert=None, directory=None, generations=5):
+    """What trains an agent from random weights in the world of an engine."""
+    world = engine.world
+
+    def draw(key):
+        return agent.build(world.observation_spec, world.actions, key)
+
+    return config.build(context(draw, engine, expert, generations, directory))
+
+
+def save_untrained(path, recipe):
+    """Write an untrained agent of a recipe to a file."""
+    save_pytree(path, recipe.draw_policy(jax.random.key(0)), {"recipe": recipe.to_json()})
 
 
 class ProbeState(NamedTuple):

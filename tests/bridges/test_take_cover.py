@@ -17,7 +17,7 @@ from sensorium.gymnasium_ids import TAKE_COVER, TAKE_COVER_STEPS
 from sensorium.policies import AttentionAgentConfig
 from sensorium.rollout import HostEngine, make_world
 from sensorium.training import DaggerConfig
-from tests.probes import context
+from tests.probes import trainer_of
 
 vizdoom = pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
 game = pytest.importorskip("sensorium.bridges.take_cover")
@@ -223,12 +223,7 @@ def test_attention_goes_to_where_a_spotter_sees_balls(tmp_path):
         attention_coef=1.0,
     )
     with HostEngine(make_world(f"gym:{QUICK}&boxes=true")) as engine:
-        world = engine.world
-
-        def draw(key):
-            return policy.build(world.observation_spec, world.actions, key)
-
-        training = trainer.build(context(draw, engine, players.spotter, 3, tmp_path))
+        training = trainer_of(engine, policy, trainer, players.spotter, tmp_path, 3)
         state, losses = training.init(jax.random.key(0)), []
         for _ in range(3):
             state, metrics = training.step(state)

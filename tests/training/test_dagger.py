@@ -35,7 +35,14 @@ from sensorium.training.auxiliary import attention_loss
 from sensorium.training.experts import Dataset, ask, read_dataset
 from sensorium.training.rounds import Following, Labelled, Round, sequences
 from sensorium.zoo import Agent
-from tests.probes import UNTRAINED, ChoosingWorld, FollowWorld, Stopped, context, stop_after
+from tests.probes import (
+    UNTRAINED,
+    ChoosingWorld,
+    FollowWorld,
+    Stopped,
+    stop_after,
+    trainer_of,
+)
 from tests.training.spot_world import EYES, WORLD, assert_encoder_is_frozen, bold_expert, flat
 
 WALK = "gym:tests.host_worlds:Walk-v0"
@@ -66,15 +73,6 @@ def expert_file(expert, tmp_path):
     recipe = Recipe("expert", "Follows.", EXPERT, UNTRAINED, env=WALK)
     Agent(expert, recipe, {}).save(tmp_path / "expert.safetensors")
     return str(tmp_path / "expert.safetensors")
-
-
-def trainer_of(engine, agent, config, expert, directory, generations=5):
-    world = engine.world
-
-    def draw(key):
-        return agent.build(world.observation_spec, world.actions, key)
-
-    return config.build(context(draw, engine, expert, generations, directory))
 
 
 def learn(world, agent, config, expert, directory, generations=5):
@@ -178,6 +176,21 @@ def test_what_cannot_learn_what_an_expert_knows(agent, words, tmp_path):
     expert = Sighted() if agent is LISTENER else seeing
     with pytest.raises(ConfigError, match=words):
         learn(STRIPES, agent, config, expert, tmp_path)
+
+
+def test_trainers_share_what_is_compiled_only_where_experts_give_the_same(tmp_path):
+    def other(env, observation, info):
+        return showing(env, observation, info)
+
+    other.privileged, other.boxes = (), 2  # as many numbers as `showing` gives, and two more
+    config = dataclasses.replace(CONFIG, num_envs=8, attention_coef=1.0)
+    with HostEngine(make_world(STRIPES)) as engine:
+        one, same, two = (
+            trainer_of(engine, LOOKING, config, expert, tmp_path)
+            for expert in (showing, showing, other)
+        )
+    assert one == same
+    assert one != two
 
 
 @given(st.lists(st.tuples(st.integers(0, 23), st.integers(0, 23)), min_size=1, max_size=3))

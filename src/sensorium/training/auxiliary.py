@@ -6,14 +6,13 @@
 The attention loss needs no probe: attention goes to where in an image an expert says that something is.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from sensorium.bridges.advised import num_boxes, privileged
 from sensorium.errors import ConfigError
 from sensorium.layers import Linear
 from sensorium.policies import Policy
@@ -65,23 +64,12 @@ def with_probe(
     return Probed(policy, probe, of_memory)
 
 
-def count_privileged(expert: Any) -> int:
-    """Count the numbers that an expert gives beside its action; ConfigError if it gives none."""
-    if names := privileged(expert):
-        return len(names)
-    raise ConfigError(
-        "privileged_coef asks for an expert beside an environment: a function with the attribute "
-        "`privileged`."
-    )
-
-
-def count_boxes(expert: Any) -> int:
-    """Count the places where an expert says to look; ConfigError if it gives none."""
-    if count := num_boxes(expert):
+def given(count: int, setting: str, attribute: str) -> int:
+    """Return how much an expert gives of what a setting asks for; ConfigError if that is nothing."""
+    if count:
         return count
     raise ConfigError(
-        "attention_coef asks for an expert beside an environment that says where to look: a function with "
-        "the attribute `boxes`."
+        f"{setting} asks for an expert beside an environment: a function with the attribute `{attribute}`."
     )
 
 

@@ -124,7 +124,8 @@ class Dagger(Imitation):
         self._parts = max(config.num_rounds, 1)  # of a generation, each with its batches
         batches = context.generations * self._parts * config.num_batches
         super().__init__(config, context, batches, advisor)
-        self.compiled_for = config, self.world, context.generations
+        known = self._num_privileged, self._num_boxes
+        self.compiled_for = config, self.world, context.generations, known
         self.expert, self._advisor = expert, advisor
         # The last round alone, if each generation has its own, is never needed again; nor is a dataset
         saves = (config.buffer_rounds != 1 or not config.num_rounds) and dataset is None

@@ -17,13 +17,14 @@ import numpy as np
 import optax
 from jaxtyping import Array, Bool, Float, Int
 
+from sensorium.bridges.advised import num_boxes, privileged
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy
 from sensorium.rollout import each_share
 from sensorium.training import auxiliary
 from sensorium.training.learner import Learner, Optimizer, mean_figures, where
-from sensorium.training.rounds import Round, remembered
+from sensorium.training.rounds import Round, after_time, remembered
 from sensorium.training.trainer import Trainer, TrainerConfig, TrainingContext
 from sensorium.types import Key, PyTree, Scalar, num_sensors_of
 
@@ -93,10 +94,12 @@ class Imitation(Trainer):
         self.config, self.draw, self.engine = config, context.draw, context.engine
         self.world: World = context.engine.world
         spec = self.world.raw_observation_spec
-        self._num_privileged = auxiliary.count_privileged(expert) if config.privileged_coef else 0
-        self._num_boxes = 0
+        self._num_privileged = self._num_boxes = 0
+        if config.privileged_coef:
+            count = len(privileged(expert))
+            self._num_privileged = auxiliary.given(count, "privileged_coef", "privileged")
         if config.attention_coef:
-            self._num_boxes = auxiliary.count_boxes(expert)
+            self._num_boxes = auxiliary.given(num_boxes(expert), "attention_coef", "boxes")
             student = eqx.filter_eval_shape(self.draw, jax.random.key(0))
             height, width, *_ = cast(tuple[int, ...], spec)
             self._patches = student.patches(height, width)
@@ -146,8 +149,8 @@ class Imitation(Trainer):
             weights = weights / max(weights.sum(), 1.0)
             lanes = (memory, window, weights, jnp.arange(config.batch_size))
             key_window = jax.random.fold_in(key_steps, number)
-            blank = min(max(config.warm_up_steps - start, 0), config.window)
-            of_shares, memory = self._gradients(lanes, learner.model, key_window, blank)
+            warm_up = min(max(config.warm_up_steps - start, 0), config.window)
+            of_shares, memory = self._gradients(lanes, learner.model, key_window, warm_up)
             memory = jax.tree.map(lambda leaf: jnp.concatenate([*leaf], self._axis), memory)
             # Taken from the devices before their sum: see `each_share`
             gradient, figure = jax.tree.map(lambda leaf: np.asarray(leaf).sum(0), of_shares)
@@ -166,18 +169,18 @@ class Imitation(Trainer):
             state = self.world.perturbation.init(key, self.world.raw_observation_spec)
         return student.initial_carry(self.world.observation_spec), state
 
-    @partial(jax.jit, static_argnames=("self", "blank"))
+    @partial(jax.jit, static_argnames=("self", "warm_up"))
     def _gradients(
-        self, lanes: tuple, model: auxiliary.Probed, key: Key, blank: int
+        self, lanes: tuple, model: auxiliary.Probed, key: Key, warm_up: int
     ) -> tuple[tuple, PyTree]:
         """Compute gradient, figures and the memories after the window of each device's share of a batch."""
 
         def share(lanes: tuple, model: auxiliary.Probed, key: Key) -> tuple[tuple, PyTree]:
             loss = eqx.filter_grad(self.imitation_loss, has_aux=True)
-            gradient, (figures, memory) = loss(model, *lanes, key, blank)
+            gradient, (figures, memory) = loss(model, *lanes, key, warm_up)
             return (gradient, figures), memory
 
-        axes = self._axis, -1 if self._axis else 1, -1, -1
+        axes = self._axis, after_time(self._axis), -1, -1
         return each_share(share, lanes, model, key, axes=axes)
 
     @partial(jax.jit, static_argnames="self")
@@ -192,7 +195,7 @@ class Imitation(Trainer):
         weights: Float[Array, "T B"],
         lanes: Int[Array, " B"],
         key: Key,
-        blank: int = 0,
+        warm_up: int = 0,
     ) -> tuple[Scalar, tuple[dict[str, Scalar], PyTree]]:
         """Compute how far the student's actions are from the expert's along a window.
 
@@ -203,7 +206,7 @@ class Imitation(Trainer):
             weights: Of the steps.
             lanes: Their places in the batch, from which the keys of their perturbations derive.
             key: Of the perturbations.
-            blank: How many of the first steps do not count: nothing but the memory is computed of them.
+            warm_up: How many of the first steps do not count: nothing but the memory is computed of them.
 
         Returns:
             The loss, a weighted sum; figures, and the memory after the window.
@@ -250,11 +253,11 @@ class Imitation(Trainer):
         keys = jax.random.split(key, len(weights))
         first, others = (
             jax.tree.map(operator.itemgetter(steps), (keys, window))
-            for steps in (slice(blank), slice(blank, None))
+            for steps in (slice(warm_up), slice(warm_up, None))
         )
         memory, _ = jax.lax.scan(lambda *at: (advance(*at)[0], None), memory, first)
         memory, losses = jax.lax.scan(advance, memory, others)
-        figures = {name: jnp.sum(weights[blank:] * each) for name, each in losses.items()}
+        figures = {name: jnp.sum(weights[warm_up:] * each) for name, each in losses.items()}
         loss = figures["loss"]
         loss += config.sensor_id_coef * figures.get("sensor_id_loss", 0.0)
         loss += config.privileged_coef * figures.get("privileged_loss", 0.0)

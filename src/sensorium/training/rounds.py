@@ -154,6 +154,11 @@ def remembered(memory: PyTree, known: Bool[Any, " B"], blank: PyTree, axis: int)
     return jax.vmap(one, in_axes=(0, 0, axis), out_axes=axis)(memory, known, blank)
 
 
+def after_time(axis: int) -> int:
+    """Return where an axis of one step is in arrays of several, whose first axis is time."""
+    return axis + 1 if axis >= 0 else axis
+
+
 def sequences(
     rounds: list[Round],
     random: np.random.Generator,
@@ -208,7 +213,7 @@ def sequences(
             part = jax.tree.map(at, rounds[number]._replace(memory=None))
             parts.append(_after_nothing(part, max(-begin, 0)))
             memories.append(jax.tree.map(operator.itemgetter(lane), rounds[number].memory))
-        of_steps = -1 if axis else 1
+        of_steps = after_time(axis)
         batch = jax.tree.map(lambda *leaves: np.stack(leaves, axis=of_steps), *parts)
         memory = jax.tree.map(lambda *leaves: np.stack(leaves), *memories)
         known = np.array([begin <= 0 and memory is not None for _, begin, _ in places])
