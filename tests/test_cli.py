@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 
-import jax
 import numpy as np
 import pytest
 
@@ -18,6 +17,7 @@ from sensorium.flags import check_arguments
 from sensorium.recipes import find
 from sensorium.serialisation import save_pytree
 from sensorium.terminal import spell_out
+from tests.probes import save_untrained
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def agent_file(tmp_path_factory):
     """An untrained agent in a file."""
     recipe = find("cartpole-pi")
     path = tmp_path_factory.mktemp("agents") / "agent.safetensors"
-    save_pytree(path, recipe.draw_policy(jax.random.key(0)), {"recipe": recipe.to_json()})
+    save_untrained(path, recipe)
     return path
 
 

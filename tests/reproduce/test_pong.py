@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import jax
 import pytest
 from PIL import Image
 
@@ -12,8 +11,8 @@ from sensorium.policies import Reading, VisionAttentionNeuronConfig
 from sensorium.recipes import pong as of_pong
 from sensorium.reproduce import pong
 from sensorium.reproduce import run as reproduce
-from sensorium.serialisation import save_pytree
 from sensorium.training import DaggerConfig
+from tests.probes import save_untrained
 
 pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
 
@@ -34,11 +33,7 @@ POLICIES = {"pong-pi": TINY, "pong-pi-robust": REMEMBERING, "pong-nla": TINY}
 def pong_zoo(tmp_path, monkeypatch):
     for name, policy in POLICIES.items():
         recipe = dataclasses.replace(recipes.find("pong-pi"), name=name, policy=policy)
-        save_pytree(
-            tmp_path / "zoo" / f"{name}.safetensors",
-            recipe.draw_policy(jax.random.key(0)),
-            {"recipe": recipe.to_json()},
-        )
+        save_untrained(tmp_path / "zoo" / f"{name}.safetensors", recipe)
     monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path / "zoo"))
     monkeypatch.setattr("sensorium.bridges.from_gymnasium.HostWorld.max_steps", 60)
     monkeypatch.setattr(pong, "_STEPS", 60)

@@ -13,6 +13,7 @@ from sensorium.errors import ConfigError, UnknownNameError
 from sensorium.policies import AttentionAgentConfig, VisionAttentionNeuronConfig, to_vector
 from sensorium.reproduce import run as reproduce
 from sensorium.serialisation import save_pytree
+from tests.probes import save_untrained
 
 
 @pytest.fixture
@@ -20,11 +21,7 @@ def small_zoo(tmp_path, monkeypatch):
     zoo = tmp_path / "zoo"
     for name in ("cartpole-fnn", "cartpole-pi", "cartpole-pi-reshuffle", "cartpole-nla"):
         recipe = recipes.find(name)
-        save_pytree(
-            zoo / f"{name}.safetensors",
-            recipe.draw_policy(jax.random.key(0)),
-            {"recipe": recipe.to_json()},
-        )
+        save_untrained(zoo / f"{name}.safetensors", recipe)
     monkeypatch.setenv("SENSORIUM_ZOO", str(zoo))
     monkeypatch.setattr("sensorium.envs.CartPoleSwingUpHarder.max_steps", 60)
 
@@ -95,11 +92,7 @@ def ant_zoo(tmp_path, monkeypatch):
     env = "gym:tests.host_worlds:Walk-v0"
     for name in ("ant-fnn", "ant-pi", "ant-pi-large"):
         recipe = dataclasses.replace(recipes.find(name), env=env)
-        save_pytree(
-            tmp_path / "zoo" / f"{name}.safetensors",
-            recipe.draw_policy(jax.random.key(0)),
-            {"recipe": recipe.to_json()},
-        )
+        save_untrained(tmp_path / "zoo" / f"{name}.safetensors", recipe)
     monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path / "zoo"))
     monkeypatch.setattr("sensorium.reproduce.ant.ENV", env)
 
@@ -214,7 +207,7 @@ def into_the_zoo(folder, *names):
     for name in names:
         recipe = recipes.find(name)
         path = folder / "zoo" / f"{name}.safetensors"
-        save_pytree(path, recipe.draw_policy(jax.random.key(0)), {"recipe": recipe.to_json()})
+        save_untrained(path, recipe)
 
 
 def test_what_nobody_told_them_of(drives):
@@ -261,7 +254,7 @@ def test_table_5_has_those_of_the_other_agents_that_were_trained(
         run("table-5", short_races, episodes=2)
     recipe = recipes.find("carracing-netrand")
     path = short_races / "zoo" / "carracing-netrand.safetensors"
-    save_pytree(path, recipe.draw_policy(jax.random.key(0)), {"recipe": recipe.to_json()})
+    save_untrained(path, recipe)
     rows = run("table-5", short_races, episodes=2)
     assert [(row["agent"], row["perturbation"], row["paper"]) for row in rows] == [
         ("carracing-netrand", "plain", "480 ± 144"),

@@ -2,13 +2,12 @@
 
 import json
 
-import jax
 import pytest
 
 from sensorium import recipes
 from sensorium.reproduce import run as reproduce
 from sensorium.reproduce import take_cover
-from sensorium.serialisation import save_pytree
+from tests.probes import save_untrained
 
 pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
 
@@ -18,14 +17,10 @@ def test_scores_stand_beside_the_papers_and_beside_those_of_who_looks_at_nothing
 ):
     name = "takecover-attention-agent-recurrent"
     recipe = recipes.find(name)
-    save_pytree(
-        tmp_path / "zoo" / f"{name}.safetensors",
-        recipe.draw_policy(jax.random.key(0)),
-        {"recipe": recipe.to_json()},
-    )
+    save_untrained(tmp_path / "zoo" / f"{name}.safetensors", recipe)
     monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path / "zoo"))
     monkeypatch.delenv("SENSORIUM_PUBLISHED", raising=False)
-    monkeypatch.setattr("sensorium.bridges.from_gymnasium.HostWorld.max_steps", 10)
+    monkeypatch.setattr("sensorium.bridges.from_gymnasium.HostWorld.max_steps", 300)
     monkeypatch.setattr(take_cover, "VARIANTS", ("walls", "floor"))  # each is compiled anew
     path = tmp_path / "table.json"
     reproduce.run("aa-table-4-takecover", episodes=1, seed=0, out=tmp_path, json=str(path))

@@ -45,11 +45,7 @@ AUTHORS_ATTENTION_AGENTS = ("carracing_attention_agent_2020", "carracing_attenti
 """That of the paper, and the one that the authors trained a year later."""
 ATTENTION_AGENTS = ("carracing-attention-agent", "carracing-attention-agent-colours")
 """Ours."""
-TAKE_COVER_AGENTS = (
-    "takecover-attention-agent",
-    "takecover-attention-agent-recurrent",
-    "takecover-cnn",
-)
+TAKE_COVER_AGENTS = ("takecover-attention-agent", "takecover-attention-agent-recurrent")
 """Ours of DoomTakeCover."""
 PONG_PI = ("pong-pi", "pong-pi-small", "pong-pi-robust")
 """Ours of Pong that take patches in any order."""
@@ -145,7 +141,7 @@ AA_4: Mapping[str, Row] = {
 """Beside AA Table 4."""
 
 AA_4_TAKE_COVER: Mapping[str, Row] = dict.fromkeys(
-    ("takecover_attention_agent", *TAKE_COVER_AGENTS[:2]),
+    ("takecover_attention_agent", *TAKE_COVER_AGENTS),
     _named(
         AA_TABLE_4_TAKE_COVER.row("Ours"),
         {

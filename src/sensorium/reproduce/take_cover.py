@@ -3,27 +3,30 @@
 Who sweeps from wall to wall lives longer than the 750 tics at which the game counts as solved.
 """
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from sensorium.bridges.open_env import open_env
+from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.take_cover import VARIANTS
-from sensorium.evaluation import evaluation_keys, summarise
+from sensorium.evaluation import evaluation_keys
 from sensorium.gymnasium_ids import TAKE_COVER
 from sensorium.perturbations import Identity
 from sensorium.policies import Policy
 from sensorium.reproduce.counterparts import AA_4_TAKE_COVER, TAKE_COVER_AGENTS
 from sensorium.reproduce.tables import Result, all_of, score_tables
+from sensorium.rollout import HostEngine, make_world
+from sensorium.rollout.acting import Actor, Uniform
 from sensorium.rollout.host import seeds_of
 from sensorium.terminal import shown
 
 _SWEEP = 100  # tics from one wall to the other: about 750 units at 8 a tic
-_SOLVED = 750.0
 
 
 def table_4(episodes: int, seed: int, out: Path) -> Result:
@@ -55,48 +58,53 @@ def _scores(
     return rows, Group(*(table for table in tables if table is not None))
 
 
-def _stand(tic: int, random: np.random.Generator) -> float:
-    del tic, random
-    return 0.0
+class _Timed(Actor):
+    """Moves by the tic of the episode alone."""
+
+    def __init__(self, push: Callable[[Int[np.ndarray, " L"]], Float[np.ndarray, " L"]]):
+        """Set up; `push` is from tics to numbers from -1 to 1."""
+        self._push = push
+        self._tics: Int[np.ndarray, " L"] | None = None
+
+    def act(
+        self,
+        started: Bool[np.ndarray, " L"],
+        episodes: Int[np.ndarray, " L"],
+        observations: np.ndarray,
+    ) -> Float[np.ndarray, "L 1"]:
+        del episodes, observations
+        before = np.zeros(len(started), int) if self._tics is None else self._tics + 1
+        self._tics = np.where(started, 0, before)
+        return self._push(self._tics)[:, None]
 
 
-def _act_at_random(tic: int, random: np.random.Generator) -> float:
-    del tic
-    return float(random.integers(-1, 2))
+def _stand(tics: Int[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
+    return np.zeros(len(tics), np.float32)
 
 
-def _sweep(tic: int, random: np.random.Generator) -> float:
-    del random
-    return 1.0 if tic // _SWEEP % 2 else -1.0
+def _sweep(tics: Int[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
+    return np.where(tics // _SWEEP % 2, 1.0, -1.0).astype(np.float32)
 
 
-BLIND: dict[str, Callable[[int, np.random.Generator], float]] = {
-    "stands": _stand,
-    "acts at random": _act_at_random,
-    "sweeps from wall to wall": _sweep,
+BLIND: dict[str, Callable[[], Actor]] = {
+    "stands": lambda: _Timed(_stand),
+    "acts at random": lambda: Uniform(1),
+    "sweeps from wall to wall": lambda: _Timed(_sweep),
 }
-"""Players that look at nothing, from the tic and random numbers to an action."""
+"""Players that look at nothing."""
 
 
 def _blind(episodes: int, seed: int) -> tuple[list[dict[str, Any]], Table]:
     """Score players that look at nothing; how the world looks is all the same to them."""
-    env = open_env(f"{TAKE_COVER}?width=160")
     table = Table(title=f"Without looking, {episodes} episodes")
     table.add_column("player")
     table.add_column("mean ± sd", justify="right")
-    rows = []
-    for name, act in BLIND.items():
-        returns = []
-        for each in seeds_of(evaluation_keys(seed, episodes)):
-            env.reset(seed=int(each))
-            random, tic, over = np.random.default_rng(int(each)), 0, False
-            while not over:
-                action = np.array([act(tic, random)], np.float32)
-                _, _, terminated, truncated, _ = env.step(action)
-                tic, over = tic + 1, terminated or truncated
-            returns.append(float(tic))
-        summary = summarise(np.array(returns), _SOLVED)
-        rows.append({"agent": name, "mean": summary.mean, "std": summary.std, "returns": returns})
-        table.add_row(name, f"{shown(summary.mean)} ± {shown(summary.std)}")
-    env.close()
+    rows, seeds = [], seeds_of(evaluation_keys(seed, episodes))
+    world = cast(HostWorld, make_world(f"gym:{TAKE_COVER}?width=160"))
+    with contextlib.closing(HostEngine(world)) as engine:
+        for name, make in BLIND.items():
+            returns = np.asarray(engine.run_actor(make, seeds).total)
+            mean, std = float(returns.mean()), float(returns.std())
+            rows.append({"agent": name, "mean": mean, "std": std, "returns": returns.tolist()})
+            table.add_row(name, f"{shown(mean)} ± {shown(std)}")
     return rows, table
