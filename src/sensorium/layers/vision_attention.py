@@ -129,10 +129,15 @@ class VisionAttentionNeuron(eqx.Module):
 
     def split(self, frames: Float[Array, "F H W"]) -> Float[Array, "patches F pixels"]:
         """Cut frames into patches."""
-        size = self.patch_size
-        rows, columns = grid(frames.shape[1], frames.shape[2], size)
-        patches = frames.reshape(self.num_frames, rows, size, columns, size)
-        return patches.transpose(1, 3, 0, 2, 4).reshape(-1, self.num_frames, size**2)
+        patches = self._side_by_side(frames).transpose(1, 3, 0, 2, 4)
+        return patches.reshape(-1, self.num_frames, self.patch_size**2)
+
+    def _side_by_side(
+        self, frames: Float[Array, "F H W"]
+    ) -> Float[Array, "F rows size columns size"]:
+        """Divide frames into patches where they are."""
+        rows, columns = grid(frames.shape[1], frames.shape[2], self.patch_size)
+        return frames.reshape(-1, rows, self.patch_size, columns, self.patch_size)
 
     def attend(
         self,
@@ -173,10 +178,9 @@ class VisionAttentionNeuron(eqx.Module):
     ) -> Float[Array, "M D"]:
         """Compute the code from distinct patches, or from all where more than `limit` differ."""
         first, counts, number = distinct(frames, self.patch_size, limit)
-        rows, columns = grid(frames.shape[1], frames.shape[2], self.patch_size)
-        size = rows, self.patch_size, columns, self.patch_size
-        few = frames.reshape(-1, *size)[:, first // columns, :, first % columns]
-        few = few.reshape(limit, self.num_frames, -1)
+        patches = self._side_by_side(frames)
+        row, column = jnp.divmod(first, patches.shape[3])
+        few = patches[:, row, :, column].reshape(limit, self.num_frames, -1)
         weights, others = eqx.partition(self, eqx.is_inexact_array)
 
         def merging(operands: tuple) -> Array:
