@@ -178,7 +178,7 @@ class Player:
         return knob
 
 
-@functools.lru_cache(1280)  # all that there are, 460 MB
+@functools.lru_cache(1280)  # of one player about all, 460 MB in each worker
 def _table(
     arrives: int, frames: int, clock: int, care: "_Care"
 ) -> Float[np.ndarray, "actions held moves cells"]:

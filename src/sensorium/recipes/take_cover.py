@@ -1,6 +1,6 @@
 """Recipes for DoomTakeCover: agents of pictures that imitate a player which knows where balls are.
 
-A ball has to be remembered once it has left the picture (docs/takecover.md). First an agent learns where to
+A ball has to be remembered once it has left the picture. First an agent learns where to
 look, from where balls are to be seen; then, on what it sees so, what to do.
 """
 
@@ -11,8 +11,8 @@ from sensorium.training import DaggerConfig
 
 _PLAYERS = "sensorium.bridges.take_cover_player"
 _WORLD = f"gym:{TAKE_COVER}?width=160&boxes=true"
-_EYES = Stage(
-    "eyes",
+_ATTENTION = Stage(
+    "attention",
     DaggerConfig(
         num_envs=8,
         rollout_steps=1000,
@@ -58,13 +58,13 @@ ATTENTION_AGENT = Recipe(
     summary="AttentionAgent of DoomTakeCover, as published (3,633 parameters); imitates a player.",
     policy=AttentionAgentConfig(),
     env=_WORLD,
-    stages=(_EYES, _DAGGER),
+    stages=(_ATTENTION, _DAGGER),
 )
 RECURRENT = Recipe(
     name="takecover-attention-agent-recurrent",
     summary="Ours, which reads the importance of all patches and remembers more.",
     policy=AttentionAgentConfig(reader_size=32, hidden_size=32),
     env=f"{_WORLD}&discrete=true",
-    stages=(_EYES, _DAGGER),
+    stages=(_ATTENTION, _DAGGER),
 )
 RECIPES = (ATTENTION_AGENT, RECURRENT)
