@@ -92,7 +92,8 @@ def test_players_live_to_the_end(player, discrete):
 
     def act(env, info):
         action, known = player(env.unwrapped, None, info)
-        assert known.shape == (len(player.privileged),)
+        assert known.shape == (len(player.privileged) + 1,)
+        assert 0 < known[-1] < 2  # how much the advice matters
         if not discrete:
             return action
         assert action.sum() == pytest.approx(1)

@@ -272,6 +272,27 @@ def test_an_expert_may_say_how_likely_options_are(tmp_path):
     assert found["chosen"][0] - found["chosen"][1] > 1
 
 
+def wavering(env, observation, info):
+    """Is wrong at most steps, which do not matter."""
+    right = int(env.grey > 127)
+    wrong = env.np_random.random() < 0.7
+    return right ^ wrong, (0.0 if wrong else 2.0,)
+
+
+wavering.weighs = True
+
+
+def test_an_expert_may_say_how_much_its_advice_matters(tmp_path):
+    config = dataclasses.replace(CONFIG, num_envs=8)
+    agent = ConvolutionalConfig((8,), (4,), (4,), (16,))
+    world = "gym:tests.host_worlds:Shades-v0"
+    _, states, *_ = learn(world, agent, config, wavering, tmp_path)
+    policy = states[-1].learner.model.policy
+    for grey in (20, 235):
+        logits, _ = policy(np.full((8, 8, 3), grey, np.uint8), ())
+        assert int(logits.argmax()) == int(grey > 127)
+
+
 @pytest.mark.parametrize(
     ("said", "words"),
     [
@@ -403,7 +424,9 @@ def test_a_frozen_encoder_of_all_patches_stays_as_it_is(tmp_path):
 
 def behaviour_of(world, student, expert, beta=0.0, noise=0.0, lanes=4, frozen=False):
     asked, _ = ask(expert, world, "DAgger")
-    return Following(student, asked, jnp.asarray(beta), jnp.full(lanes, noise, jnp.float32), frozen)
+    return Following(
+        student, asked, jnp.asarray(beta), jnp.full(lanes, noise, jnp.float32), frozen, False
+    )
 
 
 def collected(world, behaviour, lanes=4, steps=20):
@@ -479,7 +502,8 @@ def rounds_of(lengths, steps, remembers=True):
         received = np.concatenate([np.full((*place.shape[:2], 1), number), place], axis=-1)
         alive = place[..., 0] < np.asarray(of_lanes)
         actions = np.zeros((*place.shape[:2], 1), np.float32)
-        labelled = Labelled(received, actions, actions, actions[..., :0])
+        weights = np.ones(actions.shape[:2], np.float32)
+        labelled = Labelled(received, actions, actions, actions[..., :0], weights)
         memory = received[0] if remembers else None
         made.append(Round(labelled, place[..., 0] == 0, alive, memory))
     return made
@@ -561,7 +585,7 @@ def test_nothing_is_learned_after_an_end(tmp_path):
     blank = np.zeros((12, 4, 24, 24, 3), np.uint8)
     actions = np.ones((12, 4, 2), np.float32)
     window = Round(
-        Labelled(blank, actions, actions, actions[..., :0]),
+        Labelled(blank, actions, actions, actions[..., :0], actions[..., 0]),
         np.zeros((12, 4), bool),
         np.zeros((12, 4), bool),
     )
@@ -578,7 +602,8 @@ def test_a_warm_up_makes_the_memory_and_nothing_else(tmp_path):
     images = random.integers(256, size=(12, 4, 24, 24, 3), dtype=np.uint8)
     actions = random.uniform(-1, 1, (2, 12, 4, 2)).astype(np.float32)
     alive = np.arange(12)[:, None] >= np.arange(4)  # of all but one lane it begins before the round
-    window = Round(Labelled(images, *actions, actions[0, ..., :0]), np.zeros_like(alive), alive)
+    labelled = Labelled(images, *actions, actions[0, ..., :0], alive)
+    window = Round(labelled, np.zeros_like(alive), alive)
     weights = (alive & (np.arange(12)[:, None] >= 4)) / 32
     memory = trainer._blank(learner.model.policy, jax.random.split(jax.random.key(1), 4))
     lanes = memory, window, jnp.asarray(weights), jnp.arange(4)

@@ -4,7 +4,8 @@ It runs in the worker process of the environment, so that nothing but its advice
 privileged information, if it has any. That is what it knows and a student has to infer, such as where a ball
 is; an expert names these numbers in its attribute `privileged`, and returns them beside the action. It may
 also say where in a picture to look: its attribute `boxes` is how many places it gives, as four more numbers
-each.
+each. And it may say how much its advice matters at the moment, in one more number, if its attribute `weighs`
+is true: where all actions are alike there is nothing to learn.
 """
 
 from collections.abc import Callable
@@ -20,8 +21,9 @@ EnvExpert = Callable[[gymnasium.Env, Any, dict[str, Any]], Any]
 """Computes an action, as the environment takes it, from the environment, its observation and its `info`.
 
 Where actions are choices, it may return how likely each option is instead of one of them. If it has an
-attribute `privileged` or `boxes`, it returns the action and an array: a number for each name in there, then
-top, left, bottom and right of each box, in pixels; NaN where there is none at the moment.
+attribute `privileged`, `boxes` or `weighs`, it returns the action and an array: a number for each name in
+there; top, left, bottom and right of each box, in pixels; and the weight of the step, from 0 on. NaN stands
+where there is no such thing at the moment.
 """
 
 
@@ -35,6 +37,11 @@ def num_boxes(expert: Any) -> int:
     return int(getattr(expert, "boxes", 0))
 
 
+def weighs(expert: Any) -> bool:
+    """Return whether the last number says how much the advice matters."""
+    return bool(getattr(expert, "weighs", False))
+
+
 class Advised(gymnasium.Wrapper):
     """An environment that gives after each step, in `advice`, what an expert would do next."""
 
@@ -44,10 +51,10 @@ class Advised(gymnasium.Wrapper):
         self._expert = expert
         self._map = action_map(env.action_space)
         self._options = getattr(env.action_space, "n", None)  # of a single choice
-        self._num_known = len(privileged(expert)) + 4 * num_boxes(expert)
+        self._num_known = len(privileged(expert)) + 4 * num_boxes(expert) + weighs(expert)
         size = num_actions(env.action_space) + self._num_known
         self.advice = np.zeros(size, np.float32)
-        """The action in A numbers, as a policy would give them; then what is privileged, and boxes."""
+        """The action in A numbers, as a policy would give them; what is privileged; boxes; the weight."""
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
         """Start an episode, and compute the advice."""
@@ -71,6 +78,7 @@ class Advised(gymnasium.Wrapper):
             raise ConfigError(
                 f"The expert has {len(names)} names in `privileged`"
                 + (f" and {boxes} boxes of 4 numbers" if boxes else "")
+                + (" and weighs its advice" if weighs(self._expert) else "")
                 + f", but gave numbers of shape {np.shape(known)}."
             )
         action = np.asarray(action)

@@ -43,7 +43,9 @@ _CELLS = round((_HIGHEST - _LOWEST) * _FINE / _STEP) + 1
 _MIDDLE = 120.0  # of the places that are said
 _LAST = 2  # actions before a ball arrives, which are tried out frame by frame
 _LONGEST = 50  # actions while a ball is on its way, at most
-_OF_STUDENTS = 7  # pixels that a student errs by (docs/experiments.md)
+_OF_STUDENTS = 4  # pixels that a student errs by (docs/experiments.md)
+_STAKES = 0.3  # of a point, beyond which a step matters as much as any
+_LEAST_WEIGHT = 0.05  # of a step at which all moves are alike
 _EFFORT = 0.01  # the cost of moving, so that a player does not without need
 _MOVES = (-1, 0, 1)  # up, nothing, down
 _PLANS = np.array(list(itertools.product(_MOVES, repeat=_LAST)))
@@ -65,7 +67,7 @@ def player(
 
 
 def teacher(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> tuple[Any, Any]:
-    """Do the same for a student that errs: allow for seven pixels, as if its errors were one's own."""
+    """Do the same for a student that errs: allow for four pixels, as if its errors were one's own."""
     del observation
     return _advice(env, info, _OF_STUDENTS)
 
@@ -77,6 +79,7 @@ player.privileged = teacher.privileged = (  # type: ignore[attr-defined]
     "y of the knob",
     "y of the ball where it meets the paddle",
 )
+player.weighs = teacher.weighs = True  # type: ignore[attr-defined]
 
 _players: weakref.WeakKeyDictionary[gymnasium.Env, tuple[int, "Player"]] = (
     weakref.WeakKeyDictionary()
@@ -87,7 +90,7 @@ _players: weakref.WeakKeyDictionary[gymnasium.Env, tuple[int, "Player"]] = (
 def _advice(
     env: gymnasium.Env, info: dict[str, Any], error: int | None
 ) -> tuple[Float[np.ndarray, " actions"], Float[np.ndarray, " privileged"]]:
-    """Return how likely each action is, and the places; `error` as of `Player`."""
+    """Return how likely each action is, the places and the weight; `error` as of `Player`."""
     ale = env.unwrapped.ale
     frame = ale.getEpisodeFrameNumber()
     last, known = _players.get(env, (0, None))
@@ -95,9 +98,13 @@ def _advice(
         known = Player(ale.getFloat("repeat_action_probability"), error)
     _players[env] = frame, known
     worth = known.worth(info["memory"], info["action"])
+    stake = min(float(np.ptp(worth)) / _STAKES, 1.0)
     likely = np.zeros(len(_MOVE_OF_ACTION), np.float32)
     likely[list(_ACTION_OF_MOVE)] = np.exp((worth - worth.max()) / known.care.softness)
-    return likely / likely.sum(), known.places(info["memory"])
+    weight = (
+        _LEAST_WEIGHT + stake if known.care.sticky else 1.0
+    )  # games known by heart matter throughout
+    return likely / likely.sum(), np.append(known.places(info["memory"]), weight)
 
 
 class Player:

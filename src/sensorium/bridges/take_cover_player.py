@@ -34,6 +34,7 @@ _CENTRING = 0.02  # of the worth, for each unit away from it
 _LIFE = 10.0  # worth of a tic
 _SHARPNESS = 8.0  # of the advice
 _BALLS = 3  # that are named, the next ones first
+_LEAST_WEIGHT = 0.03  # of a step at which all actions are alike
 _STAKES = 200.0  # worth whose loss costs as much as anything can
 UNIT = 100.0
 """Units of the map that the places which a player says are in."""
@@ -94,13 +95,11 @@ class Plans:
         values = _LIFE * first + clear - _CENTRING * np.abs(places[:, _WHEN] - _MIDDLE)
         return values.reshape(len(_MOVES), -1).max(1)
 
-    def likely(self, worth: Float[np.ndarray, " actions"]) -> Float[np.ndarray, " actions"]:
-        """Return how likely actions of such worth are: less clearance costs a little, a shorter life more."""
+    def cost(self, worth: Float[np.ndarray, " actions"]) -> Float[np.ndarray, " actions"]:
+        """Return what actions of such worth cost, from 0 to 1: a shorter life more than less clearance."""
         lack = worth.max() - worth
-        cost = np.minimum(lack, self.margin) / self.margin
-        cost += np.clip((lack - self.margin) / _STAKES, 0.0, 1.0)
-        shares = np.exp(-0.5 * _SHARPNESS * cost)
-        return shares / shares.sum()
+        of_life = np.clip((lack - self.margin) / _STAKES, 0.0, 1.0)
+        return (np.minimum(lack, self.margin) / self.margin + of_life) / 2
 
 
 def _rolled(
@@ -130,13 +129,13 @@ _FORGIVING = Plans(60.0, (12, 16, 24, 34))
 def player(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
     """Choose the best action: an expert as of `sensorium.bridges.advised`."""
     del observation
-    return _advice(env, _BEST, info)
+    return _advised(env, _BEST, info)
 
 
 def teacher(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
     """Choose an action that leaves room for errors; the same otherwise."""
     del observation
-    return _advice(env, _FORGIVING, info)
+    return _advised(env, _FORGIVING, info)
 
 
 def spotter(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
@@ -147,15 +146,18 @@ def spotter(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
     boxes = np.full((spotter.boxes, 4), np.nan, np.float32)  # type: ignore[attr-defined]
     seen = info["boxes"][: len(boxes)]
     boxes[: len(seen)] = seen
-    return action, np.append(known, boxes)
+    return action, np.concatenate([known[:-1], boxes.ravel()])  # to look it is worth at any time
 
 
-def _advice(env: gymnasium.Env, plans: Plans, info: dict[str, Any]) -> tuple[Any, np.ndarray]:
-    """Return how likely each of three actions is, or their mean as a number; and what is known."""
-    likely = plans.likely(plans.worth(info)).astype(np.float32)
+def _advised(env: gymnasium.Env, plans: Plans, info: dict[str, Any]) -> tuple[Any, np.ndarray]:
+    """Return how likely each of three actions is, or their mean as a number; what is known; the weight."""
+    cost = plans.cost(plans.worth(info)).astype(np.float32)
+    likely = np.exp(-_SHARPNESS * cost)
+    likely /= likely.sum()
+    known = np.append(_known(info), _LEAST_WEIGHT + cost.max())
     if isinstance(env.action_space, gymnasium.spaces.Discrete):
-        return likely, _known(info)
-    return -likely[None] @ np.array(_MOVES, np.float32), _known(info)
+        return likely, known
+    return -likely[None] @ np.array(_MOVES, np.float32), known
 
 
 def _known(info: dict[str, Any]) -> Float[np.ndarray, " known"]:
@@ -177,4 +179,5 @@ player.privileged = teacher.privileged = spotter.privileged = (  # type: ignore[
     "velocity",
     *(f"{what} of ball {n + 1}" for n in range(_BALLS) for what in ("arrival", "place")),
 )
+player.weighs = teacher.weighs = True  # type: ignore[attr-defined]
 spotter.boxes = 8  # type: ignore[attr-defined]

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from sensorium.bridges.advised import EnvExpert
+from sensorium.bridges.advised import EnvExpert, weighs
 from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, as_population, features_of
@@ -194,6 +194,7 @@ class Dagger(Imitation):
             jnp.asarray(beta, jnp.float32),
             jnp.asarray(np.resize(np.array(config.action_noise, np.float32), config.num_envs)),
             config.freeze_encoder,
+            weighs(self._advisor),
         )
         (carry, state), steps = collector.collect(behaviour, config.rollout_steps, key)
         memory = carry[0], () if config.freeze_encoder else state
@@ -205,7 +206,7 @@ class Dagger(Imitation):
         student = eqx.filter_eval_shape(self.draw, key)
         received = features_of(student, self.world.observation_spec) if frozen else 0
         memory = eqx.filter_eval_shape(self._blank_lane, student, key)
-        return Round(Labelled(received, 0, 0, 0), 0, 0, memory)
+        return Round(Labelled(received, 0, 0, 0, 0), 0, 0, memory)
 
     def _beta(self, generation: int) -> float:
         """Return the expert's share: all in the first generation, nothing after `beta_generations`."""

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
@@ -30,6 +31,8 @@ class Labelled(NamedTuple):
     expert_action: Float[Any, "..."]
     privileged: Float[Any, "..."]
     """What the expert says beside its action: numbers, then boxes."""
+    weight: Float[Any, "..."]
+    """How much the step matters."""
 
 
 class Round(NamedTuple):
@@ -45,7 +48,11 @@ class Round(NamedTuple):
     def of_dataset(cls, steps: Demonstrated) -> "Round":
         """Make a round of the steps of a dataset, without memories of a student."""
         labelled = Labelled(
-            steps.observations, steps.actions, steps.actions, steps.actions[..., :0]
+            steps.observations,
+            steps.actions,
+            steps.actions,
+            steps.actions[..., :0],
+            np.ones(steps.alive.shape, np.float32),
         )
         return cls(labelled, steps.started, steps.alive)
 
@@ -59,6 +66,8 @@ class Following(Behaviour):
     """The expert's share in the actions."""
     noise: Float[Array, " lanes"]
     freeze_encoder: bool = eqx.field(static=True)
+    weighs: bool = eqx.field(static=True)
+    """Whether the expert says last how much its advice matters."""
 
     def initial_carry(self, world: World) -> PyTree:
         """Make the carries of both at the start of an episode."""
@@ -80,11 +89,15 @@ class Following(Behaviour):
             distribution.action(outputs),
             self.noise[context.lane],
         )
+        known, weight = context.advice[student.num_actions :], jnp.ones(())
+        if self.weighs:
+            known, weight = known[:-1], known[-1]
         record = Labelled(
             features if self.freeze_encoder else context.unperturbed,
             action,
             expert_action,
-            context.advice[student.num_actions :],
+            known,
+            weight,
         )
         return (
             action,
@@ -186,7 +199,7 @@ def sequences(
         axis: Of the lanes in arrays of one step.
 
     Yields:
-        A batch, which of its steps count, none of a warm-up or after an end, and of which sequences the
+        A batch, how much its steps count, nothing in a warm-up or after an end, and of which sequences the
         memory is known: those that begin at the start of a round or before it. Lanes are the first axis of
         memories.
     """
@@ -217,7 +230,7 @@ def sequences(
         batch = jax.tree.map(lambda *leaves: np.stack(leaves, axis=of_steps), *parts)
         memory = jax.tree.map(lambda *leaves: np.stack(leaves), *memories)
         known = np.array([begin <= 0 and memory is not None for _, begin, _ in places])
-        counts = batch.alive.astype(np.float32)
+        counts = np.where(batch.alive, batch.labelled.weight, np.float32(0.0))
         counts[:warm_up_steps] = 0.0
         yield batch._replace(memory=memory), counts, known
 
