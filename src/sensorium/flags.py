@@ -33,7 +33,8 @@ class PerturbationFlags:
 
     Sensors are dropped first, then copied, then noise is added, then some are silenced. The order is changed
     last, so that the noise is somewhere among the sensors. Of images first the background changes, then
-    the modification, then patches are hidden, and their order is changed last.
+    the modification, then patches are hidden, and their order is changed last. Motors are cut, scaled and
+    turned around in the world; wires to them change last, nearest to the agent.
     """
 
     shuffle: Flag = False
@@ -60,6 +61,16 @@ class PerturbationFlags:
     modify: Name = None
     """What AttentionAgent's authors did to CarRacing: noise, colour, colour3, bars, blob or lane; or
     convolution, NetRand's random layer."""
+    shuffle_motors: Flag = False
+    """Put the motors in a random order, some of them turned around, at the start of each episode."""
+    rewire_motors_every: Count = None
+    """Do so anew every so many steps."""
+    reverse_motors: Flag = False
+    """Turn all motors around."""
+    scale_motors: Number = None
+    """Weaken each motor by a factor of its own, at least this one, drawn for each episode."""
+    cut_motors: Number = None
+    """This share of the motors does nothing, drawn for each episode."""
 
     def build(self, spec: int | tuple[int, ...] = 1) -> "Perturbation":
         """Make the perturbation.
@@ -105,6 +116,14 @@ class PerturbationFlags:
             every = self.reshuffle_every
             check_counts(reshuffle_every=every)
             parts.append(known.ShufflePatches(every=every) if images else known.Reshuffle(every))
+        if self.cut_motors is not None:
+            parts.append(known.CutMotors(self.cut_motors))
+        if self.scale_motors is not None:
+            parts.append(known.ScaleMotors(self.scale_motors))
+        if self.reverse_motors:
+            parts.append(known.ReverseMotors())
+        if self.shuffle_motors or self.rewire_motors_every is not None:
+            parts.append(known.RewireMotors(self.rewire_motors_every, signed=True))
         return known.compose(*parts)
 
 

@@ -23,6 +23,13 @@
 | `FakeLane(offset)` | a second road beside the first |
 | `RandomConvolution(alpha, every)` | a convolution of random weights, as in NetRand |
 
+| to the agent's actions | what it does |
+|---|---|
+| `RewireMotors(every, signed)` | random order and signs, new ones every so many steps |
+| `ReverseMotors(after)` | all signs change, from a step on |
+| `ScaleMotors(least)` | each is weaker by a factor of its own |
+| `CutMotors(share, after)` | some do nothing, from a step on |
+
 `compose(a, b, ...)` makes one of several; `OneOf((a, b, ...))` draws one of them for each episode.
 """
 
@@ -38,6 +45,10 @@ from sensorium.perturbations.combined import OneOf as OneOf
 from sensorium.perturbations.combined import compose as compose
 from sensorium.perturbations.image import ImagePerturbation as ImagePerturbation
 from sensorium.perturbations.modifications import MODIFICATIONS as MODIFICATIONS
+from sensorium.perturbations.motors import CutMotors as CutMotors
+from sensorium.perturbations.motors import ReverseMotors as ReverseMotors
+from sensorium.perturbations.motors import RewireMotors as RewireMotors
+from sensorium.perturbations.motors import ScaleMotors as ScaleMotors
 from sensorium.perturbations.order import Reshuffle as Reshuffle
 from sensorium.perturbations.order import Shuffle as Shuffle
 from sensorium.perturbations.patches import Occlude as Occlude
