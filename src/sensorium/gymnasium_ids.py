@@ -9,10 +9,12 @@ from typing import Any
 import gymnasium
 
 MAX_STEPS = {
+    "Arm": 120,
     "CartPoleSwingUpHarder": 1000,
     "CarRacing": 1000,
     "CarRacingRoad": 1000,
     "Entities": 20,
+    "Thrusters": 200,
 }
 """`max_steps` of every world of `sensorium.envs`, by its name."""
 TAKE_COVER, TAKE_COVER_STEPS = "sensorium/TakeCover-v0", 2100

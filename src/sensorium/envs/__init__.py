@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+from sensorium.envs.arm import Arm as Arm
+from sensorium.envs.arm import ArmParams as ArmParams
+from sensorium.envs.arm import ArmState as ArmState
 from sensorium.envs.base import Environment as Environment
 from sensorium.envs.base import World as World
 from sensorium.envs.car_racing import CarRacing as CarRacing
@@ -13,6 +16,9 @@ from sensorium.envs.cartpole_swingup import CartPoleState as CartPoleState
 from sensorium.envs.cartpole_swingup import CartPoleSwingUpHarder as CartPoleSwingUpHarder
 from sensorium.envs.entities import Entities as Entities
 from sensorium.envs.perturbed import Perturbed as Perturbed
+from sensorium.envs.thrusters import Thrusters as Thrusters
+from sensorium.envs.thrusters import ThrustersParams as ThrustersParams
+from sensorium.envs.thrusters import ThrustersState as ThrustersState
 from sensorium.errors import did_you_mean
 from sensorium.perturbations import Identity, Perturbation
 from sensorium.registry import Parts, register_all
