@@ -7,6 +7,7 @@
 | AttentionNeuron for images | patches of an image, in any order | AttentionAgent on the code |
 | AttentionAgent | importance of the patches of an image | an LSTM on the places of the best |
 | convolutional | a whole image, each pixel in its place | a ReLU network |
+| motor neurons | sensors in their places, or anonymous | motors that find out what they do |
 | feed-forward | fixed places | small tanh network on the readings |
 """
 
@@ -25,6 +26,12 @@ from sensorium.policies.feed_forward import FeedForwardPolicy as FeedForwardPoli
 from sensorium.policies.flat import from_vector as from_vector
 from sensorium.policies.flat import num_parameters as num_parameters
 from sensorium.policies.flat import to_vector as to_vector
+from sensorium.policies.motor_policy import (
+    AnonymousMotorNeuronsConfig as AnonymousMotorNeuronsConfig,
+)
+from sensorium.policies.motor_policy import MotorCarry as MotorCarry
+from sensorium.policies.motor_policy import MotorNeuronsConfig as MotorNeuronsConfig
+from sensorium.policies.motor_policy import MotorPolicy as MotorPolicy
 from sensorium.policies.policy import Policy as Policy
 from sensorium.policies.policy import PolicyConfig as PolicyConfig
 from sensorium.policies.policy import Trace as Trace

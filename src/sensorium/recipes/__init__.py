@@ -7,7 +7,7 @@ from typing import Any
 
 from sensorium.envs import WORLDS
 from sensorium.errors import ConfigError, SensoriumError, did_you_mean
-from sensorium.recipes import ant, car_racing, cartpole, pong, take_cover
+from sensorium.recipes import ant, car_racing, cartpole, motors, pong, take_cover
 from sensorium.recipes.recipe import STAGE
 from sensorium.recipes.recipe import Recipe as Recipe
 from sensorium.recipes.recipe import Stage as Stage
@@ -20,7 +20,7 @@ from sensorium.registry import import_parts
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
-    for of_world in (ant, car_racing, cartpole, pong, take_cover)
+    for of_world in (ant, car_racing, cartpole, motors, pong, take_cover)
     for recipe in of_world.RECIPES
 }
 """Every recipe by its name."""

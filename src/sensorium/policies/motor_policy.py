@@ -1,0 +1,160 @@
+"""Agents that are told neither which motor is which, nor its sign or gain, nor how many there are.
+
+    policy = MotorNeuronsConfig().build(5, 8, key)
+    policy.with_motors(64)  # the same weights
+
+They find out what each motor does while they act (`sensorium.layers.motor_neurons`).
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from sensorium.errors import ConfigError
+from sensorium.layers.motor_neurons import (
+    AnonymousSenses,
+    MotorMemory,
+    MotorNeurons,
+    NamedSenses,
+    Perceived,
+    SensesMemory,
+)
+from sensorium.policies.action_distributions import Outputs
+from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
+from sensorium.types import Action, Actions, Key, Observation, ObservationSpec, Order
+
+
+class MotorCarry(NamedTuple):
+    """Memory of every sensor and of every motor."""
+
+    senses: SensesMemory
+    motors: MotorMemory
+
+
+class Sensation(NamedTuple):
+    """What motors receive of a step."""
+
+    error: Float[Array, " K"]
+    perceived: Perceived
+
+
+class MotorPolicy(Policy):
+    """Senses, and motor neurons; `num_actions` may change with the same weights (`with_motors`)."""
+
+    senses: NamedSenses | AnonymousSenses
+    motors: MotorNeurons
+    num_actions: int = eqx.field(static=True)
+
+    @property
+    def fixed_inputs(self) -> bool:  # type: ignore[override]
+        """Whether it knows sensors by their places."""
+        return isinstance(self.senses, NamedSenses)
+
+    def with_motors(self, count: int) -> "MotorPolicy":
+        """Return the same agent with another number of motors; ConfigError if that is none."""
+        if count < 1:
+            raise ConfigError(f"An agent needs at least one motor, got {count}.")
+        return dataclasses.replace(self, num_actions=count)
+
+    def initial_carry(self, spec: ObservationSpec) -> MotorCarry:
+        """Return the carry at the start: motors know nothing of themselves.
+
+        Raises:
+            ConfigError: There is no sensor, or not as many as the agent knows by their places.
+        """
+        expected = self.senses.channels.weight.shape[1] if self.fixed_inputs else None  # type: ignore[union-attr]
+        count = check_sensors(spec, expected, "A motor policy of named sensors")
+        return MotorCarry(
+            self.senses.initial_memory(count),
+            self.motors.initial_memory(self.senses.num_channels(count), self.num_actions),
+        )
+
+    def encode(
+        self, observation: Observation, carry: MotorCarry
+    ) -> tuple[Sensation, MotorCarry, Trace]:
+        """Compare what changed with what the last action should have changed."""
+        time = carry.motors.time
+        before = jnp.where(time > 0, carry.senses.before, observation)
+        memory = carry.senses._replace(
+            before=before, earlier=jnp.where(time > 1, carry.senses.earlier, before)
+        )
+        change, drift = self.senses.change(observation, memory)
+        foreseen = self.motors.foreseen(carry.motors)
+        known = time > (1 if isinstance(self.senses, AnonymousSenses) else 0)
+        error = jnp.where(known, change - drift - foreseen, 0.0)
+        perceived, senses = self.senses(observation, change, foreseen, error, memory)
+        return Sensation(error, perceived), carry._replace(senses=senses), Trace()
+
+    def decide(self, features: Sensation, carry: MotorCarry) -> tuple[Outputs, MotorCarry]:
+        """Learn what motors do, and use it."""
+        outputs, motors = self.motors(features.error, features.perceived, carry.motors)
+        return outputs, carry._replace(motors=motors)
+
+    def after_action(self, carry: MotorCarry, action: Action) -> MotorCarry:
+        """Remember the action, whoever chose it."""
+        return carry._replace(motors=carry.motors._replace(action=action))
+
+    def reordered(self, carry: MotorCarry, order: Order) -> MotorCarry:
+        """Move the memory of each sensor along with it; what motors know of it too."""
+        if self.fixed_inputs:
+            return carry
+        senses = jax.tree.map(lambda leaf: leaf[..., order], carry.senses)
+        digest = carry.motors.digest.reshape(2, len(order), -1)[:, order]
+        motors = carry.motors._replace(digest=digest.reshape(carry.motors.digest.shape))
+        return MotorCarry(senses, motors)
+
+    def motors_reordered(
+        self, carry: MotorCarry, order: Order, sign: Float[Array, " M"] | None = None
+    ) -> MotorCarry:
+        """Return the carry after its motors moved: place `j` now holds what `order[j]` held, times a sign."""
+        sign = jnp.ones(len(order)) if sign is None else sign
+        return carry._replace(motors=carry.motors.reordered(order, sign))
+
+
+@dataclasses.dataclass(frozen=True)
+class MotorNeuronsConfig(PolicyConfig):
+    """An agent with motor neurons, and sensors in known places."""
+
+    num_channels: int = 4
+    """K, what of the readings motors change."""
+    hidden_size: int = 32
+    """Units between the readings and what is wished for."""
+    change_scale: float = 10.0
+    """About how many steps it takes a reading to change by 1."""
+
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorPolicy:
+        """Draw an agent; ConfigError unless actions are numbers."""
+        senses = NamedSenses(
+            check_sensors(spec), self.num_channels, self.hidden_size, self.change_scale, key=key
+        )
+        motors = MotorNeurons(whitened=True)
+        return MotorPolicy(senses=senses, motors=motors, num_actions=_num_motors(actions))
+
+
+@dataclasses.dataclass(frozen=True)
+class AnonymousMotorNeuronsConfig(PolicyConfig):
+    """An agent with motor neurons that is not told which sensor is which either."""
+
+    hidden_size: int = 16
+    """Units of the recurrent network in each sensor."""
+    wish_size: int = 24
+    """Units between it and what a sensor wishes for."""
+    change_scale: float = 10.0
+    """About how many steps it takes a reading to change by 1."""
+
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorPolicy:
+        """Draw an agent for any number of sensors; ConfigError unless actions are numbers."""
+        check_sensors(spec)
+        senses = AnonymousSenses(self.hidden_size, self.wish_size, self.change_scale, key=key)
+        motors = MotorNeurons(whitened=False)
+        return MotorPolicy(senses=senses, motors=motors, num_actions=_num_motors(actions))
+
+
+def _num_motors(actions: Actions) -> int:
+    if not isinstance(actions, int):
+        raise ConfigError("Motor neurons are for actions that are numbers, not for choices.")
+    return actions

@@ -1,0 +1,57 @@
+"""Agents with motor neurons: bodies that are drawn anew for each episode, and rewired in the middle of it."""
+
+import dataclasses
+
+from sensorium.perturbations import (
+    Identity,
+    NoiseChannels,
+    OneOf,
+    Reshuffle,
+    RewireMotors,
+    Shuffle,
+    compose,
+)
+from sensorium.policies import AnonymousMotorNeuronsConfig, MotorNeuronsConfig
+from sensorium.recipes.recipe import Recipe, Stage
+from sensorium.training import ShacConfig
+
+_REWIRED = OneOf((Identity(), RewireMotors(every=100, signed=True)))
+_GRADIENTS = ShacConfig(
+    num_envs=64, num_steps=100, num_iterations=50, sensor_id_coef=0.0, max_world_grad_norm=1.0
+)
+THRUSTERS = Recipe(
+    name="thrusters-motors",
+    summary="Thrusters that nobody names, on any body; sensors in their places.",
+    policy=MotorNeuronsConfig(),
+    env="Thrusters",
+    stages=(Stage("gradients", _GRADIENTS, 20, _REWIRED, training_reward=True),),
+)
+_UNNAMED = OneOf(
+    (
+        compose(NoiseChannels(1, 0.3), Shuffle()),
+        compose(NoiseChannels(1, 0.3), Reshuffle(100), RewireMotors(every=100, signed=True)),
+    )
+)
+UNNAMED = Recipe(
+    name="thrusters-motors-unnamed",
+    summary="The same, which is not told which sensor is which either.",
+    policy=AnonymousMotorNeuronsConfig(),
+    env="Thrusters",
+    stages=(Stage("gradients", _GRADIENTS, 20, _UNNAMED, training_reward=True),),
+)
+ARM = Recipe(
+    name="arm-motors",
+    summary="An arm of any number of joints, seen by a camera that is turned and mirrored.",
+    policy=AnonymousMotorNeuronsConfig(),
+    env="Arm",
+    stages=(
+        Stage(
+            "gradients",
+            dataclasses.replace(_GRADIENTS, num_steps=60),
+            20,
+            OneOf((Identity(), RewireMotors(every=60, signed=True))),
+            training_reward=True,
+        ),
+    ),
+)
+RECIPES = (THRUSTERS, UNNAMED, ARM)

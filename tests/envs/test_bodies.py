@@ -1,0 +1,138 @@
+"""Bodies that nobody describes: who is told them gets to every target."""
+
+import dataclasses
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from sensorium.envs import Arm, Thrusters, make
+from sensorium.perturbations import (
+    CutMotors,
+    ReverseMotors,
+    RewireMotors,
+    ScaleMotors,
+    check_perturbation,
+)
+
+KEYS = jax.random.split(jax.random.key(0), 128)
+
+
+def told(world):
+    """Rewards of the told controller, by episode and step."""
+
+    def one(key):
+        _, state = world.reset_env(key, world.default_params)
+
+        def step(state, _):
+            _, state, reward, *_ = world.advance(key, state, world.best_action(state))
+            return state, reward
+
+        return jax.lax.scan(step, state, None, length=world.max_steps)[1]
+
+    return np.asarray(jax.jit(jax.vmap(one))(KEYS))
+
+
+@pytest.mark.parametrize(
+    ("world", "share"),
+    [
+        (Thrusters(), 0.98),
+        (Thrusters(motors=64, least=64), 0.98),
+        (Thrusters(motors=12, least=12, one_sided=True, lag=0.6), 0.85),
+        (Arm(), 0.97),
+        (Arm(motors=16, least=16), 0.97),
+    ],
+)
+def test_who_is_told_the_body_gets_to_both_targets(world, share):
+    rewards, half = told(world), world.max_steps // 2
+    assert set(np.unique(rewards)) == {0.0, 1.0}
+    assert rewards[:, half - 10 : half].mean() > share
+    assert rewards[:, -10:].mean() > share
+    assert rewards[:, half : half + 3].mean() < 0.5  # the target is elsewhere
+
+
+@pytest.mark.parametrize("world", [Thrusters(), Arm()])
+def test_bodies_differ_and_some_motors_are_not_connected(world):
+    _, states = jax.vmap(world.reset_env, in_axes=(0, None))(KEYS, world.default_params)
+    of_motors = states.wrench if isinstance(world, Thrusters) else states.lengths[..., None]
+    live = np.asarray((of_motors != 0).any(-1)).sum(1)
+    assert set(live) == set(range(world.least, world.motors + 1))
+    assert len(np.unique(np.asarray(of_motors).reshape(len(KEYS), -1), axis=0)) == len(KEYS)
+
+
+@pytest.mark.parametrize("world", [Thrusters(), Arm()])
+def test_the_reward_of_training_has_a_slope_everywhere(world):
+    world = world.for_training()
+
+    def total(action, key):
+        _, state = world.reset_env(key, world.default_params)
+        for _ in range(2):
+            _, state, reward, *_ = world.advance(key, state, action)
+        return reward
+
+    slope = jax.vmap(jax.grad(total), in_axes=(None, 0))(jnp.zeros(world.motors), KEYS)
+    assert np.isfinite(slope).all()
+    assert (np.abs(slope).sum(1) > 0).all()
+
+
+@pytest.mark.parametrize("name", ["Thrusters", "Arm"])
+def test_they_are_gymnasium_environments(name):
+    env = gymnasium.make(f"sensorium/{name}-v0")
+    observation, _ = env.reset(seed=0)
+    assert env.observation_space.contains(observation)
+    assert env.action_space.shape == (8,)
+    for _ in range(make(name).max_steps):
+        *_, terminated, truncated, _ = env.step(env.action_space.sample())
+    assert (terminated, truncated) == (False, True)
+
+
+def sent(perturbation, steps, action, key=0):
+    """What arrives of the same action in each step of an episode."""
+    state, arrived = perturbation.init(jax.random.key(key), 5), []
+    for step in range(steps):
+        _, state = perturbation.apply(jax.random.key(step), state, jnp.zeros(5))
+        arrived.append(perturbation.perturb_action(jax.random.key(step), state, action))
+    return np.asarray(arrived)
+
+
+ACTION = jnp.linspace(0.1, 1.0, 10)
+
+
+@pytest.mark.parametrize(
+    "perturbation",
+    [RewireMotors(), RewireMotors(3, signed=True), ReverseMotors(2), ScaleMotors(0.3), CutMotors()],
+)
+def test_motor_perturbations_keep_the_contract(perturbation):
+    check_perturbation(perturbation)
+    assert perturbation.perturbs_actions
+    assert (sent(perturbation, 5, ACTION, 0) == sent(perturbation, 5, ACTION, 0)).all()
+
+
+def test_motors_are_rewired_when_it_is_time():
+    once, often = sent(RewireMotors(), 9, ACTION), sent(RewireMotors(3, signed=True), 9, ACTION)
+    assert (once == once[0]).all()
+    assert not (once[0] == ACTION).all()
+    np.testing.assert_array_equal(np.sort(once[0]), ACTION)
+    np.testing.assert_array_equal(np.sort(np.abs(often)), np.tile(ACTION, (9, 1)))
+    changes = [step for step in range(1, 9) if (often[step] != often[step - 1]).any()]
+    assert changes == [3, 6]
+    assert (often < 0).any()
+    assert (often > 0).any()
+    assert RewireMotors(100).within(100) == RewireMotors()
+    assert RewireMotors(99).within(100) == RewireMotors(99)
+
+
+def test_motors_are_reversed_scaled_and_cut():
+    reversed_ = sent(ReverseMotors(2), 4, ACTION)
+    np.testing.assert_array_equal(reversed_, np.outer([1, 1, -1, -1], ACTION))
+    scaled = sent(ScaleMotors(0.3), 2, ACTION) / ACTION
+    assert (scaled[0] == scaled[1]).all()
+    assert ((scaled >= 0.3) & (scaled <= 1)).all()
+    cut = sent(CutMotors(0.3, after=1), 3, ACTION)
+    assert [(row == 0).sum() for row in cut] == [0, 3, 3]
+
+
+def test_worlds_are_values():
+    assert dataclasses.replace(Thrusters(), motors=9) == Thrusters(motors=9) != Thrusters()
