@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from PIL import Image
 
 from sensorium import recipes
 from sensorium.reproduce import run as reproduce
@@ -12,21 +13,40 @@ from tests.probes import save_untrained
 pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
 
 
-def test_scores_stand_beside_the_papers_and_beside_those_of_who_looks_at_nothing(
-    tmp_path, monkeypatch
-):
-    name = "takecover-attention-agent-recurrent"
-    recipe = recipes.find(name)
-    save_untrained(tmp_path / "zoo" / f"{name}.safetensors", recipe)
+NAME = "takecover-attention-agent-recurrent"
+
+
+@pytest.fixture(autouse=True)
+def untrained(tmp_path, monkeypatch):
+    """A zoo with an untrained agent, and short episodes."""
+    save_untrained(tmp_path / "zoo" / f"{NAME}.safetensors", recipes.find(NAME))
     monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path / "zoo"))
     monkeypatch.delenv("SENSORIUM_PUBLISHED", raising=False)
     monkeypatch.setattr("sensorium.bridges.from_gymnasium.HostWorld.max_steps", 300)
+    monkeypatch.setattr(take_cover, "TAKE_COVER_STEPS", 300)
+
+
+def test_scores_stand_beside_the_papers_and_beside_those_of_who_looks_at_nothing(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(take_cover, "VARIANTS", ("walls", "floor"))  # each is compiled anew
     path = tmp_path / "table.json"
     reproduce.run("aa-table-4-takecover", episodes=1, seed=0, out=tmp_path, json=str(path))
     rows = json.loads(path.read_text())
-    papers = [(row["variant"], row["paper"]) for row in rows if row["agent"] == name]
+    papers = [(row["variant"], row["paper"]) for row in rows if row["agent"] == NAME]
     assert papers == [("walls", "934 ± 560"), ("floor", "1120 ± 613")]
-    blind = {row["agent"]: row["mean"] for row in rows if row["agent"] != name}
+    blind = {row["agent"]: row["mean"] for row in rows if row["agent"] != NAME}
     assert set(blind) == {"stands", "acts at random", "sweeps from wall to wall"}
     assert all(50 < lived < 2100 for lived in blind.values()), blind
+
+
+def test_patches_on_balls_are_counted(tmp_path):
+    path = tmp_path / "attention.json"
+    reproduce.run("takecover-attention", episodes=2, seed=0, out=tmp_path, json=str(path))
+    (row,) = json.loads(path.read_text())
+    assert row["agent"] == NAME
+    assert 100 < row["frames"] <= 600
+    assert 0 < row["all_patches"] < 0.1  # balls are small
+    assert 0 <= row["best_10"] <= 1
+    with Image.open(row["figure"]) as figure:
+        assert figure.width > 500

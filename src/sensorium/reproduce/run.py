@@ -48,6 +48,7 @@ TABLES = {
     "aa-table-3": Table(car_racing.aa_table_3, 100),
     "aa-table-4": Table(car_racing.aa_table_4, 100),
     "aa-table-4-takecover": Table(take_cover.table_4, 100),
+    "takecover-attention": Table(take_cover.attention, 20),
     "aa-noise": Table(car_racing.aa_noise, 100),
     "recovery": Table(attention_neuron.recovery),
     "nla-table-2": Table(nonlinear_attention.nla_table_2),

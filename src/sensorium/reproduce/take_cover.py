@@ -8,30 +8,45 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from sensorium.analysis.attention import importance_figure, trace_images
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.take_cover import VARIANTS
+from sensorium.bridges.take_cover_player import spotter
+from sensorium.envs import World
 from sensorium.evaluation import evaluation_keys
-from sensorium.gymnasium_ids import TAKE_COVER
+from sensorium.gymnasium_ids import TAKE_COVER, TAKE_COVER_STEPS
 from sensorium.perturbations import Identity
 from sensorium.policies import Policy
 from sensorium.reproduce.counterparts import AA_4_TAKE_COVER, TAKE_COVER_AGENTS
 from sensorium.reproduce.tables import Result, all_of, score_tables
-from sensorium.rollout import HostEngine, make_world
+from sensorium.rollout import (
+    Behaviour,
+    HostEngine,
+    StepContext,
+    make_world,
+    open_collector,
+    open_engine,
+)
 from sensorium.rollout.acting import Actor, Uniform
 from sensorium.rollout.host import seeds_of
 from sensorium.terminal import shown
+from sensorium.training.auxiliary import inside
+from sensorium.types import Action, PyTree
 
+_AUTHORS = ("takecover_attention_agent",)
 _SWEEP = 100  # tics from one wall to the other: about 750 units at 8 a tic
 
 
 def table_4(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AA Tables 3 and 4, their halves of DoomTakeCover: as it is, and changed after training."""
-    agents = all_of(("takecover_attention_agent",), *TAKE_COVER_AGENTS, needed=False)
+    agents = all_of(_AUTHORS, *TAKE_COVER_AGENTS, needed=False)
     rows, tables = [], []
     for variant in VARIANTS:
         of_variant, table = _scores(agents, variant, episodes, seed, out)
@@ -44,11 +59,10 @@ def table_4(episodes: int, seed: int, out: Path) -> Result:
 def _scores(
     agents: dict[str, Policy], variant: str, episodes: int, seed: int, out: Path
 ) -> tuple[list[dict[str, Any]], RenderableType]:
-    """Score agents in one variant, each in the world whose actions are its own."""
+    """Score agents in one variant."""
     rows, tables = [], []
     for name, policy in agents.items():
-        discrete = "&discrete=true" if policy.num_actions > 1 else ""
-        env = f"gym:{TAKE_COVER}?variant={variant}{discrete}"
+        env = _world(name, policy, variant)
         paper = {name: {"plain": AA_4_TAKE_COVER[name][variant]}} if name in AA_4_TAKE_COVER else {}
         of_agent, table = score_tables(
             {name: policy}, env, (Identity(),), paper, episodes, seed, out
@@ -56,6 +70,74 @@ def _scores(
         rows += [row | {"variant": variant} for row in of_agent]
         tables.append(table)
     return rows, Group(*(table for table in tables if table is not None))
+
+
+def _world(name: str, policy: Policy, variant: str = "plain") -> str:
+    """Name the world whose pictures and actions an agent was trained for."""
+    width = "" if name in _AUTHORS else "&width=160"
+    discrete = "&discrete=true" if policy.num_actions > 1 else ""
+    return f"gym:{TAKE_COVER}?variant={variant}{width}{discrete}"
+
+
+def attention(episodes: int, seed: int, out: Path) -> Result:
+    """Rebuild AA Figure 6: what agents attend to; and count how much of it is fireballs.
+
+    A patch is on a ball if its middle is in the box of the ball, or less than half a patch away: the boxes
+    are those of ViZDoom, which no agent sees. A frame counts in which there is a ball to be seen.
+    """
+    agents = all_of(_AUTHORS, *TAKE_COVER_AGENTS)
+    table = Table(title=f"Patches on fireballs, {episodes} episodes")
+    for column in ("agent", "best patch", "best 10", "all patches", "frames"):
+        table.add_column(column, justify="left" if column == "agent" else "right")
+    rows: list[dict[str, Any]] = []
+    for name, policy in agents.items():
+        env = _world(name, policy)
+        figure = out / f"takecover-attention-{name}.png"
+        episode = trace_images(
+            policy, make_world(env), Identity(), evaluation_keys(seed, 1)[0], TAKE_COVER_STEPS
+        )
+        importance_figure(figure, policy, episode, f"{name}: importance of patches, one episode")
+        found = _on_balls(policy, f"{env}&boxes=true", episodes, seed)
+        rows.append(
+            {"agent": name, "env": env, "episodes": episodes, "figure": str(figure), **found}
+        )
+        shares = (found[key] for key in ("best_patch", "best_10", "all_patches"))
+        table.add_row(name, *(f"{share:.1%}" for share in shares), f"{found['frames']:,}")
+    return rows, table
+
+
+class _Looking(Behaviour):
+    """An agent that acts as ever, and records whether its best patches are on balls."""
+
+    policy: Policy
+
+    def initial_carry(self, world: World) -> PyTree:
+        """Make the agent's carry."""
+        return self.policy.initial_carry(world.observation_spec)
+
+    def act(self, context: StepContext, carry: PyTree) -> tuple[Action, PyTree, Array]:
+        """Act, and record whether there is a ball, and how many of 1, 10 and all patches are on one."""
+        policy = self.policy
+        action, carry, trace = policy.step(context.observation, carry)
+        patches = policy.patches(*context.observation.shape[:2])
+        boxes = context.advice[-4 * spotter.boxes :].reshape(-1, 4)  # type: ignore[attr-defined]
+        on_ball = inside(patches, boxes).any(0)
+        assert trace.attention is not None
+        best = on_ball[jnp.argsort(-trace.attention.sum(0))]
+        return action, carry, jnp.stack([best.any(), best[0], best[:10].mean(), best.mean()])
+
+
+def _on_balls(policy: Policy, env: str, episodes: int, seed: int) -> dict[str, float]:
+    """Compute the shares of patches that are on balls, over frames with a ball."""
+    key_start, key_steps = jax.random.split(evaluation_keys(seed, 1)[0])
+    with open_engine(make_world(env)) as engine:
+        collector = open_collector(engine, episodes, key_start, cut_first=False, expert=spotter)
+        _, steps = collector.collect(_Looking(policy), TAKE_COVER_STEPS, key_steps)
+    first = np.asarray(steps.alive) & (np.cumsum(np.asarray(steps.started), axis=0) <= 1)
+    seen = np.asarray(steps.record)[first]
+    seen = seen[seen[:, 0] > 0]
+    names = ("best_patch", "best_10", "all_patches")
+    return dict(zip(names, seen[:, 1:].mean(0).tolist(), strict=True)) | {"frames": len(seen)}
 
 
 class _Timed(Actor):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.errors import ConfigError
 from sensorium.layers import Linear
@@ -100,17 +100,23 @@ def attention_loss(
     Args:
         attention: Of some queries to each patch; whatever has patches has it.
         patches: Row and column of each, and their size in pixels.
-        boxes: Top, left, bottom and right of each in pixels; one with NaN is none. A patch is in a box if its
-            middle is, or is less than half a patch away.
+        boxes: Top, left, bottom and right of each in pixels; one with NaN is none.
     """
     assert attention is not None
+    wanted_in = inside(patches, boxes)
+    shares = wanted_in / jnp.maximum(wanted_in.sum(1, keepdims=True), 1)
+    wanted = shares.sum(0) / jnp.maximum(wanted_in.any(1).sum(), 1)
+    total = attention.sum(0)
+    return -jnp.sum(wanted * jnp.log(total / total.sum() + _LEAST_SHARE))
+
+
+def inside(
+    patches: tuple[Int[np.ndarray, "patches 2"], int], boxes: Float[Array, "boxes 4"]
+) -> Bool[Array, "boxes patches"]:
+    """Return which patches are in each box: their middle is, or is less than half a patch away."""
     top, left, bottom, right = (boxes[:, [side]] for side in range(4))
     corners, size = patches
     row, column = (corners + (size - 1) / 2).T
     margin = size / 2
-    inside = (row > top - margin) & (row < bottom + margin)  # nowhere where the box is NaN
-    inside &= (column > left - margin) & (column < right + margin)
-    shares = inside / jnp.maximum(inside.sum(1, keepdims=True), 1)
-    wanted = shares.sum(0) / jnp.maximum(inside.any(1).sum(), 1)
-    total = attention.sum(0)
-    return -jnp.sum(wanted * jnp.log(total / total.sum() + _LEAST_SHARE))
+    rows = (row > top - margin) & (row < bottom + margin)  # nowhere where the box is NaN
+    return rows & (column > left - margin) & (column < right + margin)
