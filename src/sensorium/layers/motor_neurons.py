@@ -28,6 +28,8 @@ _RIDGE = 0.05  # ε of the drive
 _LEAST_POWER = 0.05  # ε of the least mean squares
 _LEAST_AUTHORITY = 0.1  # of a channel, where each is divided by its own
 _LARGEST_DRIVE = 3.0
+_LARGEST_ERROR = 6.0  # about; what is far beyond it, and what motors were to do, no motor has done
+_ROOM = 3.0  # for a rewired motor, in units of what it was to do
 _KNOWN = 4.0  # how fast noise falls with the size of a digest
 
 
@@ -185,6 +187,12 @@ class NamedSenses(eqx.Module):
         change = self.change_scale * (self.channels.weight @ (readings - memory.before))
         return change, self.drift(memory.before)
 
+    def error(
+        self, change: Float[Array, " K"], drift: Float[Array, " K"], foreseen: Float[Array, " K"]
+    ) -> Float[Array, " K"]:
+        """Return what nobody foresaw. Channels that show jumps of a target can have no weight."""
+        return change - drift - foreseen
+
     def __call__(
         self,
         readings: Observation,
@@ -246,6 +254,17 @@ class AnonymousSenses(eqx.Module):
         second = jnp.clip(second * self.change_scale**2, -5.0, 5.0)
         change = jnp.concatenate([first, second])
         return change, jnp.zeros_like(change)
+
+    def error(
+        self, change: Float[Array, " K"], drift: Float[Array, " K"], foreseen: Float[Array, " K"]
+    ) -> Float[Array, " K"]:
+        """Return what nobody foresaw; hardly anything where that is far beyond what motors can do.
+
+        A target that jumps would otherwise be taken for the work of all motors.
+        """
+        error = change - drift - foreseen
+        largest = _LARGEST_ERROR + _ROOM * jnp.abs(foreseen)
+        return error * jnp.exp(-((error / largest) ** 2))
 
     def __call__(
         self,

@@ -45,6 +45,8 @@ class Sensation(NamedTuple):
 class MotorPolicy(Policy):
     """Senses, and motor neurons; `num_actions` may change with the same weights (`with_motors`)."""
 
+    fixed_outputs = False
+
     senses: NamedSenses | AnonymousSenses
     motors: MotorNeurons
     num_actions: int = eqx.field(static=True)
@@ -85,7 +87,7 @@ class MotorPolicy(Policy):
         change, drift = self.senses.change(observation, memory)
         foreseen = self.motors.foreseen(carry.motors)
         known = time > (1 if isinstance(self.senses, AnonymousSenses) else 0)
-        error = jnp.where(known, change - drift - foreseen, 0.0)
+        error = jnp.where(known, self.senses.error(change, drift, foreseen), 0.0)
         perceived, senses = self.senses(observation, change, foreseen, error, memory)
         return Sensation(error, perceived), carry._replace(senses=senses), Trace()
 

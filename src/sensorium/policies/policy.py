@@ -57,6 +57,9 @@ class Policy(eqx.Module):
     fixed_inputs: ClassVar[bool] = False
     """Whether it knows sensors, or patches of images, by their places, so that it fails in another order."""
 
+    fixed_outputs: ClassVar[bool] = True
+    """Whether it knows motors by their places, so that it fails if they are rewired."""
+
     @property
     def zero_is_absent(self) -> bool:
         """Whether a sensor that always reads zero acts as one that is not there; the default is no."""
@@ -183,6 +186,19 @@ class Policy(eqx.Module):
     def memory_features(self, carry: PyTree) -> Float[Array, " H"]:
         """Return the state of its LSTM after a step; empty for policies without one of a fixed size."""
         return jnp.zeros(0)
+
+    def with_motors(self, count: int) -> "Policy":
+        """Return the policy with another number of motors, and the same weights.
+
+        Raises:
+            ConfigError: It has one output for each motor that it knows; the default.
+        """
+        if count != self.num_actions:
+            raise ConfigError(
+                f"{type(self).__name__} has {self.num_actions} outputs in fixed places; motor neurons "
+                f"(MotorNeuronsConfig) can act on {count} motors."
+            )
+        return self
 
     def with_code_scale(self, factor: float) -> "Policy":
         """Return the policy with the sum over its sensors multiplied by `factor` (AN section 4.1).

@@ -20,12 +20,14 @@ from sensorium.perturbations import (
     MODIFICATIONS,
     SCENES,
     Background,
+    CutMotors,
     Duplicate,
     Identity,
     NoiseChannels,
     Occlude,
     Perturbation,
     Reshuffle,
+    RewireMotors,
     Shuffle,
     ShufflePatches,
 )
@@ -52,6 +54,8 @@ OF_SENSORS = (
 """What all other agents of sensors are scored under."""
 OF_HOST_SENSORS = (Reshuffle(500),)
 """And the ant beyond that (AN Table 6)."""
+OF_MOTORS = (RewireMotors(signed=True), RewireMotors(100, signed=True), CutMotors(0.25))
+"""And agents with motor neurons."""
 OF_IMAGES: tuple[Perturbation, ...] = (
     Identity(),
     *(Background(scene) for scene in SCENES),
@@ -131,6 +135,7 @@ def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
         asked = OF_FIXED_SENSORS
     else:
         asked = OF_SENSORS + (OF_HOST_SENSORS if world.on_host else ())
+    asked += () if agent.policy.fixed_outputs else OF_MOTORS
     policy, env, found = agent.policy, agent.recipe.env, {}
     with open_engine(world) as engine:
         for perturbation in asked:
