@@ -231,7 +231,7 @@ def show(
     *,
     video: File = None,
     figure: File = None,
-    steps: int = 500,
+    steps: Count = None,
     seed: int = 0,
     perturbation: OmitArgPrefixes[PerturbationFlags] = NO_FLAGS,
     plain: Flag = False,
@@ -243,9 +243,10 @@ def show(
         agent: A name of the zoo, a run directory, or a file.
         video: Write an mp4 here.
         figure: Write the whole episode as one PNG here; of CarRacing, how important its patches are.
-        steps: How many steps of the episode to show.
+        steps: How many steps of the episode to show; 500 by default, or all that there are.
         seed: Any whole number from 0 on; decides the start and all noise.
-        perturbation: What happens to the observations; by default sensors are reshuffled every 250 steps.
+        perturbation: What happens to the observations; by default sensors are reshuffled every 250 steps, or
+            motors rewired in the middle, of an agent that finds out what they do.
         plain: Perturb nothing.
         backgrounds: An episode each, of `scenes` or a folder of images and videos; files are folders then.
     """

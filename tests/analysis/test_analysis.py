@@ -238,3 +238,16 @@ def test_entities_are_shown(env, tmp_path):
     assert drawn.stat().st_size > 10_000
     with pytest.raises(ConfigError, match="does not draw itself"):
         show.show(agent, video=tmp_path / "episode.mp4", figure=None, steps=5, seed=0)
+
+
+def test_digests_of_motors_are_shown_whose_wires_change_in_the_middle(tmp_path, capsys):
+    recipe = recipes.RECIPES["thrusters-motors"]
+    agent = Agent(recipe.draw_policy(jax.random.key(0)), recipe, {})
+    drawn = tmp_path / "episode.png"
+    show.show(agent, video=None, figure=drawn, seed=0)
+    assert drawn.stat().st_size > 10_000
+    assert "motors rewired with signs every 100: return" in capsys.readouterr().out
+    trace = trace_episode(agent.policy, make_world("Thrusters"), Identity(), jax.random.key(0), 50)
+    assert trace.digest.shape == (50, 4, 8)
+    assert not trace.digest[0].any()
+    assert (np.linalg.norm(trace.digest[-1], axis=0) > 0).all()

@@ -32,12 +32,14 @@ def codes_over_time(path: Path | str, panels: Mapping[str, EpisodeTrace]) -> Non
 
 
 def episode(path: Path | str, trace: EpisodeTrace, names: tuple[str, ...]) -> None:
-    """Draw a whole episode: which sensor arrived where, attention, code, action and reward."""
+    """Draw a whole episode: which sensor arrived where, what happened inside, action and reward."""
     alive = np.asarray(trace.alive)
     steps = max(int(alive.sum()), 1)
     source = np.asarray(trace.source)[:steps]
-    with figure(path, width=8.0, height=8.0) as drawn:
-        channels, attention, code, outcome = drawn.subplots(4, 1, sharex=True)
+    inside = [each for each in (trace.attention, trace.code, trace.digest) if each is not None]
+    with figure(path, width=8.0, height=4.0 + 2.0 * len(inside)) as drawn:
+        channels, *between, outcome = drawn.subplots(2 + len(inside), 1, sharex=True)
+        panels = iter(between)
         colours = np.ones((source.shape[1], steps, 3))
         hues = sensor_colours(len(names))
         palette = np.array([_rgb(hue) for hue in hues])
@@ -57,22 +59,30 @@ def episode(path: Path | str, trace: EpisodeTrace, names: tuple[str, ...]) -> No
             fontsize=8 if len(names) <= 12 else 6,
         )
         if trace.attention is not None:
-            weights = np.abs(np.asarray(trace.attention)[:steps]).mean(axis=1).T
-            attention.imshow(weights, aspect="auto", cmap="magma", vmin=0, interpolation="nearest")
-        attention.set_title("attention: mean absolute weight over the queries")
-        attention.set_ylabel("channel")
+            panel, weights = next(panels), np.abs(np.asarray(trace.attention)[:steps])
+            _image(panel, weights.mean(axis=1), cmap="magma", vmin=0)
+            panel.set_title("attention: mean absolute weight over the queries")
+            panel.set_ylabel("channel")
         if trace.code is not None:
-            code.imshow(
-                np.asarray(trace.code)[:steps].T, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1,
-                interpolation="nearest",
-            )  # fmt: skip
-        code.set_title("code")
-        code.yaxis.get_major_locator().set_params(integer=True)
+            panel = next(panels)
+            _image(panel, np.asarray(trace.code)[:steps], cmap="RdBu_r", vmin=-1, vmax=1)
+            panel.set_title("code")
+        if trace.digest is not None:
+            panel, digest = next(panels), np.asarray(trace.digest)[:steps]
+            _image(panel, np.linalg.norm(digest, axis=1), cmap="magma", vmin=0)
+            panel.set_title("digests: how much each motor seems to do")
+            panel.set_ylabel("motor")
         outcome.plot(np.asarray(trace.action)[:steps, 0], label="action", linewidth=0.8)
         outcome.plot(np.asarray(trace.reward)[:steps], label="reward")
         outcome.set_title(f"action and reward (return {shown(float(trace.reward.sum()))})")
         outcome.set_xlabel("step")
         outcome.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
+
+
+def _image(axis: Any, values: np.ndarray, **colours: Any) -> None:
+    """Draw rows of values over time."""
+    axis.imshow(values.T, aspect="auto", interpolation="nearest", **colours)
+    axis.yaxis.get_major_locator().set_params(integer=True)
 
 
 def comparison(path: Path | str, compared: Comparison) -> None:

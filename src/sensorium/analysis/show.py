@@ -22,6 +22,7 @@ from sensorium.terminal import shown
 from sensorium.types import num_sensors_of
 from sensorium.zoo import Agent
 
+_STEPS = 500  # unless others are asked for
 _RESHUFFLE_EVERY = 250  # steps
 
 
@@ -41,8 +42,8 @@ def show(
     *,
     video: Path | None,
     figure: Path | None,
-    steps: int,
     seed: int,
+    steps: int | None = None,
     flags: PerturbationFlags = NO_FLAGS,
     plain: bool = False,
     backgrounds: str | None = None,
@@ -53,9 +54,10 @@ def show(
         agent: The agent to show.
         video: An mp4 to write; a folder of them with `backgrounds`.
         figure: A PNG to write; a folder of them with `backgrounds`.
-        steps: How many steps.
         seed: Decides the start and all noise.
-        flags: The perturbation. If there is none, sensors are reshuffled every 250 steps.
+        steps: How many steps; 500 by default, or as many as an episode has.
+        flags: The perturbation. If there is none, sensors are reshuffled every 250 steps; motors, of agents
+            that find out what they do, are rewired in the middle.
         plain: Without any perturbation.
         backgrounds: `scenes`, or a folder: an episode for each of its backgrounds.
 
@@ -64,6 +66,8 @@ def show(
         WriteError: A file could not be written.
     """
     world = make_world(agent.recipe.env)
+    if steps is None:
+        steps = min(_STEPS, world.max_steps)
     if not 1 <= steps <= world.max_steps:
         raise ConfigError(f"steps must be between 1 and {world.max_steps}, got {steps}.")
     if plain and flags != NO_FLAGS:
@@ -71,6 +75,8 @@ def show(
     sensors = num_sensors_of(world.observation_spec) is not None
     if sensors and not plain and flags == NO_FLAGS:
         flags = PerturbationFlags(reshuffle_every=_RESHUFFLE_EVERY)
+        if not agent.policy.fixed_outputs:
+            flags = PerturbationFlags(rewire_motors_every=world.max_steps // 2)
     if backgrounds is None:
         cases = [(flags.build(world.observation_spec), video, figure)]
     elif flags.background is not None:

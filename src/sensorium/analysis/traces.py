@@ -38,6 +38,8 @@ class EpisodeTrace(NamedTuple):
     states: PyTree
     """States of the world, each leaf with a leading axis T. Of a world on the host its images (RGB), or
     None if it does not draw itself."""
+    digest: Float[Array, "T K motors"] | None = None
+    """What each motor seems to change."""
 
 
 def trace_episode(
@@ -100,6 +102,7 @@ def _trace_on_device(
             reward=jnp.where(alive, reward, 0.0),
             alive=alive,
             states=state.world,
+            digest=inside.digest,
         )
         alive = alive & ~terminated & ~truncated
         return (next_channels, next_state, carry, alive), kept
@@ -131,6 +134,7 @@ def _trace_on_host(
             reward=jnp.zeros(()),
             alive=jnp.ones((), bool),
             states=drawn,
+            digest=inside.digest,
         )
         return command, kept, memory
 

@@ -4,7 +4,8 @@ What senses show is a change in K channels, such as the acceleration of a body. 
 each motor seems to change, the digest of motor j its column b_j, and u the action before:
 
     e = change - drift - B u                  what nobody foresaw: the prediction error
-    B <- (1 - λ) B + η e uᵀ / (ε + |u|²)      normalised least mean squares, η one rate for each channel
+    B <- (1 - λ) B + η e uᵀ / (ε + |u|²)      normalised least mean squares, η one rate for each channel,
+                                              λ proportional to |u|² / (ε + |u|²)
     drive = Bᵀ (B Bᵀ + ε I)⁻¹ wish            the smallest action that should change what is wished for
     u = tanh(g drive + σ ξ)                   with noise of each motor's own
 
@@ -97,6 +98,17 @@ class MotorNeurons(eqx.Module):
         """Return what the last action should have changed: the digest of all motors."""
         return memory.digest @ memory.action
 
+    def error(
+        self, change: Float[Array, " K"], drift: Float[Array, " K"], foreseen: Float[Array, " K"]
+    ) -> Float[Array, " K"]:
+        """Return what nobody foresaw; hardly anything where that is far beyond what motors can do.
+
+        A target that jumps would otherwise be taken for the work of all motors.
+        """
+        error = change - drift - foreseen
+        largest = _LARGEST_ERROR + _ROOM * jnp.abs(foreseen)
+        return error * jnp.exp(-((error / largest) ** 2))
+
     def __call__(
         self, error: Float[Array, " K"], perceived: Perceived, memory: MotorMemory
     ) -> tuple[Float[Array, " M"], MotorMemory]:
@@ -110,9 +122,10 @@ class MotorNeurons(eqx.Module):
         Returns:
             What a tanh makes actions of, and the memory, in which `action` is still the one before.
         """
-        power = _LEAST_POWER + jnp.sum(memory.action**2)
-        learned = (perceived.rate * error)[:, None] * memory.action / power
-        digest = (1.0 - jax.nn.sigmoid(self.leak)) * memory.digest + learned
+        power = jnp.sum(memory.action**2)
+        told = power / (_LEAST_POWER + power)  # a motor at rest learns nothing, and forgets nothing
+        learned = (perceived.rate * error)[:, None] * memory.action / (_LEAST_POWER + power)
+        digest = (1.0 - told * jax.nn.sigmoid(self.leak)) * memory.digest + learned
         if self.whitened:
             gram = digest @ digest.T + _RIDGE * jnp.eye(len(digest))
             drive = jnp.linalg.solve(gram, perceived.wish) @ digest
@@ -187,12 +200,6 @@ class NamedSenses(eqx.Module):
         change = self.change_scale * (self.channels.weight @ (readings - memory.before))
         return change, self.drift(memory.before)
 
-    def error(
-        self, change: Float[Array, " K"], drift: Float[Array, " K"], foreseen: Float[Array, " K"]
-    ) -> Float[Array, " K"]:
-        """Return what nobody foresaw. Channels that show jumps of a target can have no weight."""
-        return change - drift - foreseen
-
     def __call__(
         self,
         readings: Observation,
@@ -254,17 +261,6 @@ class AnonymousSenses(eqx.Module):
         second = jnp.clip(second * self.change_scale**2, -5.0, 5.0)
         change = jnp.concatenate([first, second])
         return change, jnp.zeros_like(change)
-
-    def error(
-        self, change: Float[Array, " K"], drift: Float[Array, " K"], foreseen: Float[Array, " K"]
-    ) -> Float[Array, " K"]:
-        """Return what nobody foresaw; hardly anything where that is far beyond what motors can do.
-
-        A target that jumps would otherwise be taken for the work of all motors.
-        """
-        error = change - drift - foreseen
-        largest = _LARGEST_ERROR + _ROOM * jnp.abs(foreseen)
-        return error * jnp.exp(-((error / largest) ** 2))
 
     def __call__(
         self,

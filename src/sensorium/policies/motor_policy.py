@@ -87,9 +87,10 @@ class MotorPolicy(Policy):
         change, drift = self.senses.change(observation, memory)
         foreseen = self.motors.foreseen(carry.motors)
         known = time > (1 if isinstance(self.senses, AnonymousSenses) else 0)
-        error = jnp.where(known, self.senses.error(change, drift, foreseen), 0.0)
+        error = jnp.where(known, self.motors.error(change, drift, foreseen), 0.0)
         perceived, senses = self.senses(observation, change, foreseen, error, memory)
-        return Sensation(error, perceived), carry._replace(senses=senses), Trace()
+        trace = Trace(digest=carry.motors.digest)
+        return Sensation(error, perceived), carry._replace(senses=senses), trace
 
     def decide(self, features: Sensation, carry: MotorCarry) -> tuple[Outputs, MotorCarry]:
         """Learn what motors do, and use it."""

@@ -41,6 +41,8 @@ class Trace(NamedTuple):
 
     code: Code | None = None
     attention: Attention | None = None
+    digest: Float[Array, "K motors"] | None = None
+    """What each motor seems to change, of an agent that finds it out."""
 
 
 class Policy(eqx.Module):

@@ -48,7 +48,7 @@ ARM = Recipe(
         Stage(
             "gradients",
             dataclasses.replace(_GRADIENTS, num_steps=60),
-            20,
+            40,
             OneOf((Identity(), RewireMotors(every=60, signed=True))),
             training_reward=True,
         ),

@@ -62,9 +62,9 @@ OF_IMAGES: tuple[Perturbation, ...] = (
     *MODIFICATIONS.values(),
     ShufflePatches(),
 )
-"""What every agent of images in colour is scored under."""
-OF_GREY_IMAGES: tuple[Perturbation, ...] = (Identity(), ShufflePatches(), Occlude(0.05))
-"""And every one of grey images."""
+"""What every agent of CarRacing is scored under."""
+OF_OTHER_IMAGES: tuple[Perturbation, ...] = (Identity(), ShufflePatches(), Occlude(0.05))
+"""And every one of images in other worlds."""
 OF_PATCHES = (ShufflePatches(every=25), ShufflePatches(every=100))
 """And those beyond that which do not know patches by their places."""
 
@@ -129,7 +129,7 @@ def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
     world = make_world(agent.recipe.env)
     fixed = agent.policy.fixed_inputs
     if num_sensors_of(world.observation_spec) is None:
-        asked = OF_IMAGES if world.observation_shape[-1] > 1 else OF_GREY_IMAGES
+        asked = OF_IMAGES if world.host_twin else OF_OTHER_IMAGES
         asked += () if fixed else OF_PATCHES
     elif fixed:
         asked = OF_FIXED_SENSORS
