@@ -69,7 +69,7 @@ def motors(episodes: int, seed: int, out: Path) -> Result:
     table = Table(
         title=f"At the target, share of {episodes:,} episodes (and of the told controller's)"
     )
-    table.add_column("agent")
+    table.add_column("agent", no_wrap=True)
     table.add_column("body")
     for column in ("before the jump", "at the end"):
         table.add_column(column, justify="right")
