@@ -43,14 +43,15 @@ _DAGGER = Stage(
         window=128,
         warm_up_steps=32,
         freeze_encoder=True,
+        privileged_coef=0.5,
         learning_rate=2e-3,
         action_noise=(0.0, 0.0, 0.1),
         beta_generations=1,
         ema_decay=0.998,
     ),
-    generations=40,
+    generations=24,
     expert=f"{_PLAYERS}:teacher",
-    test_every=5,
+    test_every=8,
     test_episodes=40,
 )
 ATTENTION_AGENT = Recipe(
@@ -63,7 +64,7 @@ ATTENTION_AGENT = Recipe(
 RECURRENT = Recipe(
     name="takecover-attention-agent-recurrent",
     summary="Ours, which reads the importance of all patches and remembers more.",
-    policy=AttentionAgentConfig(reader_size=32, hidden_size=32),
+    policy=AttentionAgentConfig(reader_size=64, hidden_size=64),
     env=f"{_WORLD}&discrete=true",
     stages=(_ATTENTION, _DAGGER),
 )
