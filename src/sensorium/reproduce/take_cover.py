@@ -87,8 +87,9 @@ def attention(episodes: int, seed: int, out: Path) -> Result:
     """
     agents = all_of(_AUTHORS, *TAKE_COVER_AGENTS)
     table = Table(title=f"Patches on fireballs, {episodes} episodes")
-    for column in ("agent", "best patch", "best 10", "all patches", "frames"):
-        table.add_column(column, justify="left" if column == "agent" else "right")
+    table.add_column("agent", no_wrap=True)
+    for column in ("best patch", "best 10", "all patches", "frames"):
+        table.add_column(column, justify="right")
     rows: list[dict[str, Any]] = []
     for name, policy in agents.items():
         env = _world(name, policy)
