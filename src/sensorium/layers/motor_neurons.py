@@ -15,7 +15,7 @@ sign flips the opposite action, if memory and noise move along. Cost is linear i
 no motor could become unlike another (docs/motors.md).
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -157,6 +157,10 @@ class SensesMemory(NamedTuple):
 class NamedSenses(eqx.Module):
     """Senses that know sensors by their places: channels are linear in the change of readings."""
 
+    fixed_inputs: ClassVar[bool] = True
+    num_steps: ClassVar[int] = 1
+    """How many readings before the present one a change is made of."""
+
     channels: Linear
     drift: Linear
     hidden: Linear
@@ -223,6 +227,9 @@ class AnonymousSenses(eqx.Module):
     A gated recurrent unit that all sensors share tells from what a sensor hears which one it is: how much it
     should teach the motors, and what it wishes for. There is a digest for each pair of sensor and motor.
     """
+
+    fixed_inputs: ClassVar[bool] = False
+    num_steps: ClassVar[int] = 2
 
     gates: Linear
     candidate: Linear

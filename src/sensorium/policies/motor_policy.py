@@ -54,7 +54,7 @@ class MotorPolicy(Policy):
     @property
     def fixed_inputs(self) -> bool:  # type: ignore[override]
         """Whether it knows sensors by their places."""
-        return isinstance(self.senses, NamedSenses)
+        return self.senses.fixed_inputs
 
     def with_motors(self, count: int) -> "MotorPolicy":
         """Return the same agent with another number of motors; ConfigError if that is none."""
@@ -86,7 +86,7 @@ class MotorPolicy(Policy):
         )
         change, drift = self.senses.change(observation, memory)
         foreseen = self.motors.foreseen(carry.motors)
-        known = time > (1 if isinstance(self.senses, AnonymousSenses) else 0)
+        known = time >= self.senses.num_steps
         error = jnp.where(known, self.motors.error(change, drift, foreseen), 0.0)
         perceived, senses = self.senses(observation, change, foreseen, error, memory)
         trace = Trace(digest=carry.motors.digest)
