@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from sensorium.envs.base import Environment
+from sensorium.envs.body import Body
 from sensorium.types import Action, Flag, Key, Observation, Scalar
 
 _JUMP = 60  # steps, after which the target is elsewhere
-_DAMPING = 0.02  # of the told controller's least squares
+_DAMPING = 0.02  # of the least squares of `best_action`
 
 
 class ArmState(NamedTuple):
@@ -64,7 +64,7 @@ jax.tree_util.register_dataclass(ArmParams)
 
 
 @dataclasses.dataclass(frozen=True)
-class Arm(Environment):
+class Arm(Body):
     """An arm of 3 to M links in the plane, 2 m long, whose lengths are drawn for each episode.
 
     ## Action space
@@ -82,32 +82,15 @@ class Arm(Environment):
     Truncation after 120 steps of 0.1 s. After 60 the target is elsewhere.
     """
 
-    motors: int = 8
-    """M."""
-    least: int = 3
-    """Links at least."""
-    smooth: bool = False
-    """Whether it pays the reward of training."""
-
     id = "Arm"
     num_sensors = 2
     sensor_names = ("right", "up")
     max_steps = 2 * _JUMP
-    steps_per_second = 10
-
-    @property
-    def num_actions(self) -> int:
-        """M."""
-        return self.motors
 
     @property
     def default_params(self) -> ArmParams:
         """Those of the documentation."""
         return ArmParams()
-
-    def for_training(self) -> "Arm":
-        """Return the world with a reward that has a slope everywhere."""
-        return dataclasses.replace(self, smooth=True)
 
     def reset_env(self, key: Key, params: Any) -> tuple[Observation, ArmState]:
         """Draw an arm, its pose, the camera, and targets 0.4 to 1.6 m from the shoulder."""
@@ -156,9 +139,9 @@ class Arm(Environment):
         over = state.time / self.max_steps
         return jnp.concatenate([state.hand, state.target, over[None]])
 
-    def best_action(self, state: ArmState, params: Any = None) -> Action:
-        """Return what one does who is told the arm: damped least squares of the true Jacobian."""
-        params = params or self.default_params
+    def best_action(self, state: ArmState) -> Action:
+        """Return the damped least squares of the true Jacobian."""
+        params = self.default_params
 
         def hand(angles: Array) -> Array:
             return state._replace(angles=angles).hand

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from sensorium.envs.base import Environment
+from sensorium.envs.body import Body
 from sensorium.types import Action, Flag, Key, Observation, Scalar
 
 _JUMP = 100  # steps, after which the target is elsewhere
-_RIDGE = 1e-3  # of the told controller
+_RIDGE = 1e-3  # of `best_action`
 
 
 class ThrustersState(NamedTuple):
@@ -62,7 +62,7 @@ jax.tree_util.register_dataclass(ThrustersParams)
 
 
 @dataclasses.dataclass(frozen=True)
-class Thrusters(Environment):
+class Thrusters(Body):
     """A body with motors in random places, which push in random directions with random gains.
 
     ## Action space
@@ -81,36 +81,20 @@ class Thrusters(Environment):
     Truncation after 200 steps of 0.1 s. After 100 the target is elsewhere.
     """
 
-    motors: int = 8
-    """M."""
-    least: int = 3
-    """How many are connected at least."""
     one_sided: bool = False
     """Whether motors only push, at actions above zero."""
     lag: float = 0.0
     """The share of the thrust that is left of the step before."""
-    smooth: bool = False
-    """Whether it pays the reward of training."""
 
     id = "Thrusters"
     num_sensors = 5
     sensor_names = ("x", "y", "velocity x", "velocity y", "angular velocity")
     max_steps = 2 * _JUMP
-    steps_per_second = 10
-
-    @property
-    def num_actions(self) -> int:
-        """M."""
-        return self.motors
 
     @property
     def default_params(self) -> ThrustersParams:
         """Those of the documentation."""
         return ThrustersParams()
-
-    def for_training(self) -> "Thrusters":
-        """Return the world with a reward that has a slope everywhere."""
-        return dataclasses.replace(self, smooth=True)
 
     def reset_env(self, key: Key, params: Any) -> tuple[Observation, ThrustersState]:
         """Draw a body, its state, and targets within 2 m of the middle along each axis."""
@@ -174,13 +158,13 @@ class Thrusters(Environment):
         """Return the five sensors, and how much of the episode is over."""
         return jnp.append(self.observe(state), state.time / self.max_steps)
 
-    def best_action(self, state: ThrustersState, params: Any = None) -> Action:
-        """Return what one does who is told the body: the oracle that agents are compared with.
+    def best_action(self, state: ThrustersState) -> Action:
+        """Return the action of a controller that knows the body.
 
         A critically damped spring pulls the body to its target; the thrust that comes closest to its force is
         the least-squares one, or for motors that only push a non-negative one.
         """
-        params = params or self.default_params
+        params = self.default_params
         sensed = self.observe(state)
         wanted = jnp.concatenate([-sensed[:2] - 1.8 * sensed[2:4], -2.0 * sensed[4:]])
         inertia = jnp.array([params.mass, params.mass, params.inertia])
@@ -207,7 +191,6 @@ def _turned(vector: Float[Array, "2"], angle: Scalar) -> Float[Array, "2"]:
 
 
 def _smooth_reward(state: ThrustersState) -> Scalar:
-    squares = jnp.sum((state.target - state.position) ** 2), jnp.sum(state.velocity**2)
-    far, fast = squares
+    far, fast = jnp.sum((state.target - state.position) ** 2), jnp.sum(state.velocity**2)
     cost = jnp.sqrt(far + 0.04) + 0.1 * jnp.sqrt(fast + 0.01)
     return 1.0 - (cost + 0.1 * jnp.sqrt(state.angular_velocity**2 + 0.01)) / 2

@@ -1,0 +1,55 @@
+"""What worlds of motors have in common: a body drawn for each episode, and a target that jumps."""
+
+import abc
+import dataclasses
+from functools import partial
+
+import jax
+from jaxtyping import Array, Float
+
+from sensorium.envs.base import Environment
+from sensorium.types import Action, Keys, PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class Body(Environment):
+    """A world of M motors that earns 1 for each step at its target; in training its reward is smooth."""
+
+    motors: int = 8
+    """M."""
+    least: int = 3
+    """How many are connected at least."""
+    smooth: bool = False
+    """Whether it pays the reward of training."""
+
+    steps_per_second = 10
+
+    @property
+    def num_actions(self) -> int:
+        """M."""
+        return self.motors
+
+    def for_training(self) -> "Body":
+        """Return the world with a reward that has a slope everywhere."""
+        return dataclasses.replace(self, smooth=True)
+
+    @abc.abstractmethod
+    def best_action(self, state: PyTree) -> Action:
+        """Return the action of a controller that knows the body, which agents are compared with."""
+
+    @partial(jax.jit, static_argnames="self")
+    def best_rewards(self, keys: Keys) -> Float[Array, "R T"]:
+        """Return the rewards of that controller in an episode of each of R keys, as engines start them."""
+
+        def one(key: Array) -> Array:
+            key_reset, key_step = jax.random.split(key)
+            _, state = self.reset_env(key_reset, self.default_params)
+
+            def step(state: PyTree, time: None) -> tuple[PyTree, Array]:
+                del time
+                _, state, reward, *_ = self.advance(key_step, state, self.best_action(state))
+                return state, reward
+
+            return jax.lax.scan(step, state, None, length=self.max_steps)[1]
+
+        return jax.vmap(one)(keys)
