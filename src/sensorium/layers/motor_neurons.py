@@ -222,10 +222,10 @@ class NamedSenses(eqx.Module):
 
 
 class AnonymousSenses(eqx.Module):
-    """Senses that are told nothing: each sensor has two channels, how it changes and how that changes.
+    """Senses in any order: each sensor has two channels, the first and second difference of its readings.
 
-    A gated recurrent unit that all sensors share tells from what a sensor hears which one it is: how much it
-    should teach the motors, and what it wishes for. There is a digest for each pair of sensor and motor.
+    A gated recurrent unit with shared weights runs in each sensor. Its state decides how much the sensor's
+    errors change the digests, and what the sensor wishes for. There is a digest for each pair of sensor and motor.
     """
 
     fixed_inputs: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Agents that are told neither which motor is which, nor its sign or gain, nor how many there are.
+"""Agents that do not know the order, signs, gains or number of their motors.
 
     policy = MotorNeuronsConfig().build(5, 8, key)
     policy.with_motors(64)  # the same weights
@@ -140,7 +140,7 @@ class MotorNeuronsConfig(PolicyConfig):
 
 @dataclasses.dataclass(frozen=True)
 class AnonymousMotorNeuronsConfig(PolicyConfig):
-    """An agent with motor neurons that is not told which sensor is which either."""
+    """An agent with motor neurons that does not know the order of its sensors either."""
 
     hidden_size: int = 16
     """Units of the recurrent network in each sensor."""
