@@ -225,7 +225,8 @@ class AnonymousSenses(eqx.Module):
     """Senses in any order: each sensor has two channels, the first and second difference of its readings.
 
     A gated recurrent unit with shared weights runs in each sensor. Its state decides how much the
-    sensor's errors change the digests, and what the sensor wishes for. There is a digest for each pair of sensor and motor.
+    sensor's errors change the digests, and what the sensor wishes for. There is a digest for each pair of
+    sensor and motor.
     """
 
     fixed_inputs: ClassVar[bool] = False
