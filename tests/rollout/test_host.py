@@ -95,7 +95,7 @@ def test_each_core_has_a_worker(key, worker_for_each_core):
     with HostEngine(world, lanes=8) as many, HostEngine(world, workers=0, lanes=8) as alone:
         assert many.workers == worker_for_each_core
         same = many.run_population(policies, keys), alone.run_population(policies, keys)
-    np.testing.assert_allclose(same[0].rewards, same[1].rewards, rtol=1e-5)
+    np.testing.assert_allclose(same[0].rewards, same[1].rewards, rtol=1e-5, atol=1e-5)
 
 
 def test_nobody_acts_where_nothing_runs(key):
@@ -112,7 +112,7 @@ def test_nobody_acts_where_nothing_runs(key):
         many = engine.run_population(policies, keys)
         few = engine.transcribe(lambda: Noting(policies, world, keys[:3]), seeds_of(keys[:3]))
     assert set(lanes) == {(2, 2)}
-    np.testing.assert_allclose(few.rewards, many.rewards[0, :3], rtol=1e-5)
+    np.testing.assert_allclose(few.rewards, many.rewards[0, :3], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -123,7 +123,7 @@ def test_lanes_share_the_weights_of_a_single_policy(size, key):
     actions = actor.act(started, np.arange(lanes), np.ones((lanes, world.num_sensors), np.float32))
     one = jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, policies)
     expected, _ = one(jnp.ones(world.num_sensors), one.initial_carry(world.num_sensors))
-    np.testing.assert_allclose(actions, np.tile(expected, (lanes, 1)), rtol=1e-5)
+    np.testing.assert_allclose(actions, np.tile(expected, (lanes, 1)), rtol=1e-5, atol=1e-6)
     compiled = str(jax.make_jaxpr(partial(acting._act, actor._static))(
         actor._parameters, *np.zeros((1, lanes), int), actor._key_data, actor._memories, started,
         np.ones((lanes, world.num_sensors), np.float32),
