@@ -149,6 +149,17 @@ def test_who_does_not_blend_reads_the_new_code_alone():
     assert not np.allclose(second[0], second[1], atol=1e-6)
 
 
+def test_a_head_makes_outputs_of_the_memory_through_a_layer_with_tanh():
+    policy = agent(dataclasses.replace(WHOLE, head_size=5))
+    frames = jnp.asarray(images(4), jnp.float32)[..., 0]
+    seen, carry, _ = policy.look_at(frames, policy.initial_carry((24, 32, 3)))
+    outputs, carry = policy.decide(seen, carry)
+    first, second = policy.output.layers
+    assert first.bias.shape == (5,)
+    expected = second.weight @ np.tanh(first.weight @ carry.memory.hidden + first.bias) + second.bias
+    np.testing.assert_allclose(outputs, expected, atol=1e-6)
+
+
 def test_motion_is_scaled_where_keys_hear_it():
     once, twice = (agent(dataclasses.replace(WHOLE, motion_scale=each)) for each in (1.0, 2.0))
     # Keys of half the weight hear the same of twice the motion

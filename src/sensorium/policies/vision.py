@@ -39,6 +39,7 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
+from sensorium.policies.controller import Controller
 from sensorium.policies.observations import check_image, size_of_images
 from sensorium.policies.policy import Policy, PolicyConfig, Trace
 from sensorium.types import Action, Actions, Image, Key, ObservationSpec, Scalar, count_of
@@ -118,12 +119,12 @@ class ConvolutionReader(eqx.Module):
 
 
 class VisionPolicy(Policy):
-    """The layer, a reader of its code, an LSTM if the agent has memory, and a linear layer."""
+    """The layer, a reader of its code, an LSTM if the agent has memory, and what makes outputs of that."""
 
     layer: VisionAttentionNeuron
     reader: PlacesReader | WholeReader | ConvolutionReader
     lstm: LSTM | None
-    output: Linear
+    output: Linear | Controller
     blend: tuple[Linear, Linear] | None
     num_actions: int = eqx.field(static=True)
     hidden_rows: int = eqx.field(static=True, default=12)
@@ -247,6 +248,8 @@ class VisionAttentionNeuronConfig(PolicyConfig):
     """Units of the layer that reads the whole code."""
     hidden_size: int | None = 16
     """Units of the LSTM; None for an agent without memory, which blends nothing either."""
+    head_size: int | None = None
+    """Units of a layer with tanh between that and the outputs; None for none, as published."""
     blends: bool = True
     """Blend the old code into the new one, as published for CarRacing; it starts with halves."""
     learned_norms: bool = False
@@ -288,13 +291,18 @@ class VisionAttentionNeuronConfig(PolicyConfig):
             ),
             reader=reader,
             lstm=lstm,
-            output=Linear(self.hidden_size or num_features, num_actions, key=keys[4]),
+            output=self._draw_output(self.hidden_size or num_features, num_actions, keys[4]),
             blend=blend,
             num_actions=num_actions,
             hidden_rows=self.hidden_rows,
             distinct_patches=self.distinct_patches,
             distribution=distribution_of(actions),
         )
+
+    def _draw_output(self, num_features: int, num_actions: int, key: Key) -> Linear | Controller:
+        if self.head_size is None:
+            return Linear(num_features, num_actions, key=key)
+        return Controller((num_features, self.head_size, num_actions), key=key)
 
     def _draw_reader(
         self, *keys: Key
