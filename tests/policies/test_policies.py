@@ -14,6 +14,8 @@ from sensorium.policies import (
     DeepSetsConfig,
     FeedForwardConfig,
     KeyMap,
+    MotorNeuronsConfig,
+    RecurrentConfig,
     SetTransformerConfig,
     VisionAttentionNeuronConfig,
     check_policy,
@@ -32,6 +34,8 @@ ALL = {
     "Deep Sets": (DeepSetsConfig(), 911),
     "Set Transformer": (SetTransformerConfig(), 911),
     "feed-forward": (FeedForwardConfig(), 113),
+    "recurrent": (RecurrentConfig(8, (4,)), 4 * 8 * (6 + 8 + 2) + 9 * 4 + 5),
+    "motor neurons": (MotorNeuronsConfig(), 8 + 10 + 2 * (32 * 6 + 5 * 38)),
 }
 
 

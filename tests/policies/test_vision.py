@@ -156,7 +156,9 @@ def test_a_head_makes_outputs_of_the_memory_through_a_layer_with_tanh():
     outputs, carry = policy.decide(seen, carry)
     first, second = policy.output.layers
     assert first.bias.shape == (5,)
-    expected = second.weight @ np.tanh(first.weight @ carry.memory.hidden + first.bias) + second.bias
+    expected = (
+        second.weight @ np.tanh(first.weight @ carry.memory.hidden + first.bias) + second.bias
+    )
     np.testing.assert_allclose(outputs, expected, atol=1e-6)
 
 

@@ -74,8 +74,8 @@ class Thrusters(Body):
     the angular velocity (rad/s).
 
     ## Rewards
-    1 for each step within 0.3 m of the target. In training `1 - cost / 2`, where the cost is
-    `sqrt(d² + 0.04) + 0.1 sqrt(v² + 0.01) + 0.1 sqrt(ω² + 0.01)`.
+    1 for each step within 0.3 m of the target. In training `1 - cost / 2 + exp(-d² / 0.18)`, where the cost
+    is `sqrt(d² + 0.04) + 0.1 sqrt(v² + 0.01) + 0.1 sqrt(ω² + 0.01)`.
 
     ## Episode end
     Truncation after 200 steps of 0.1 s. After 100 the target is elsewhere.
@@ -193,4 +193,5 @@ def _turned(vector: Float[Array, "2"], angle: Scalar) -> Float[Array, "2"]:
 def _smooth_reward(state: ThrustersState) -> Scalar:
     far, fast = jnp.sum((state.target - state.position) ** 2), jnp.sum(state.velocity**2)
     cost = jnp.sqrt(far + 0.04) + 0.1 * jnp.sqrt(fast + 0.01)
-    return 1.0 - (cost + 0.1 * jnp.sqrt(state.angular_velocity**2 + 0.01)) / 2
+    cost += 0.1 * jnp.sqrt(state.angular_velocity**2 + 0.01)
+    return 1.0 - cost / 2 + jnp.exp(-far / 0.18)

@@ -1,18 +1,21 @@
 """Motor neurons: outputs that find out, while they act, what each of them does.
 
-What senses show is a change in K channels, such as the acceleration of a body. B (K x M) is what a unit of
-each motor seems to change, the digest of motor j its column b_j, and u the action before:
+What senses show is a change in K channels. B (K x M) is what a unit of each motor seems to change, the digest
+of motor j its column b_j. Motors remember their last L actions U (L x M), and what changed after each, less
+what senses expected anyhow, Y (L x K):
 
-    e = change - drift - B u                  what nobody foresaw: the prediction error
-    B <- (1 - λ) B + η e uᵀ / (ε + |u|²)      normalised least mean squares, η one rate for each channel,
-                                              λ proportional to |u|² / (ε + |u|²)
-    drive = Bᵀ (B Bᵀ + ε I)⁻¹ wish            the smallest action that should change what is wished for
-    u = tanh(g drive + σ ξ)                   with noise of each motor's own
+    E = Y - U Bᵀ                                 what digests do not explain
+    B <- (1 - λ) B + Eᵀ (U Uᵀ + diag ρ)⁻¹ U      affine projection: the least change that explains it
+    drive = Bᵀ (B Bᵀ + ε I)⁻¹ wish               the smallest action that should change what is wished for
+    u = drive, none beyond 1, + σ ξ              with noise of each motor's own
 
-σ is larger while there is much surprise, and in motors of which little is known. All is a sum over motors or
-the same for each, so that another order of the motors gives the same actions in that order, and a motor whose
-sign flips the opposite action, if memory and noise move along. Cost is linear in M. Without noise of its own
-no motor could become unlike another (docs/motors.md).
+ρ says how little each step still tells. It grows with age, and with each surprise: an error although motors
+had been tried in that way before, so that they must have been rewired. σ is larger while there is surprise,
+and in motors of which little is known. In channels that matter less, B and wish are smaller.
+
+All is a sum over motors or the same for each, so that another order of the motors gives the same actions in
+that order, and a motor whose sign flips the opposite action, if memory and noise move along. Cost is linear
+in M. Without noise of its own no motor could become unlike another (docs/motors.md).
 """
 
 from typing import ClassVar, NamedTuple
@@ -23,15 +26,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt32
 
 from sensorium.layers.linear import Linear
-from sensorium.types import Action, Key, Observation, Order
+from sensorium.types import Action, Key, Observation, Order, Scalar
 
-_RIDGE = 0.05  # ε of the drive
-_LEAST_POWER = 0.05  # ε of the least mean squares
-_LEAST_AUTHORITY = 0.1  # of a channel, where each is divided by its own
-_LARGEST_DRIVE = 3.0
-_LARGEST_ERROR = 6.0  # about; what is far beyond it, and what motors were to do, no motor has done
-_ROOM = 3.0  # for a rewired motor, in units of what it was to do
+_STEPS = 8  # L
+_PACE = 5.0  # how much faster than weights the numbers of motors change in training
+_LARGEST_CHANGE = 12.0  # about; what is far beyond it, as when a target jumps, no motor has done
+_LEAST_POWER = 0.05
 _KNOWN = 4.0  # how fast noise falls with the size of a digest
+_UNSEEN = 10.0  # ρ of steps before the first
+_LARGEST_ACTION = 0.99
 
 
 class MotorMemory(NamedTuple):
@@ -41,6 +44,12 @@ class MotorMemory(NamedTuple):
     """What a unit of each motor changes."""
     action: Action
     """Of the step before."""
+    actions: Float[Array, "L M"]
+    """Of the steps before that, the last one first."""
+    changes: Float[Array, "L K"]
+    """What changed after each of these, beside what was expected."""
+    doubts: Float[Array, " L"]
+    """How little each of these still tells, from 0 on."""
     seed: UInt32[Array, " M"]
     """Of the noise of each."""
     sign: Float[Array, " M"]
@@ -50,97 +59,174 @@ class MotorMemory(NamedTuple):
 
     def reordered(self, order: Order, sign: Float[Array, " M"]) -> "MotorMemory":
         """Return the memory after motors moved: place `j` now holds what `order[j]` held, times a sign."""
-        return MotorMemory(
-            self.digest[:, order] * sign,
-            self.action[order] * sign,
-            self.seed[order],
-            self.sign[order] * sign,
-            self.time,
+        return self._replace(
+            digest=self.digest[:, order] * sign[None],
+            action=self.action[order] * sign,
+            actions=self.actions[:, order] * sign[None],
+            seed=self.seed[order],
+            sign=self.sign[order] * sign,
         )
+
+    def of_channels(self, order: Int[Array, " K"]) -> "MotorMemory":
+        """Return the memory after channels moved."""
+        return self._replace(digest=self.digest[order], changes=self.changes[:, order])
 
 
 class Perceived(NamedTuple):
     """What the senses make of a step."""
 
+    change: Float[Array, " K"]
+    """Beside what they expected."""
     rate: Float[Array, " K"]
     """How much of its error each channel teaches, from 0 to 1."""
     wish: Float[Array, " K"]
     """What the motors should change."""
+    care: Float[Array, " K"]
+    """How much that matters in each channel, from 0 to 1."""
 
 
 class MotorNeurons(eqx.Module):
-    """Motors that share five numbers."""
+    """Motors that share eight numbers, in units of a fifth, since they have far to go in training."""
 
     gain: Float[Array, ""]
+    ridge: Float[Array, ""]
     leak: Float[Array, ""]
+    doubt: Float[Array, ""]
+    ageing: Float[Array, ""]
+    alarm: Float[Array, ""]
     least_noise: Float[Array, ""]
     noise: Float[Array, ""]
-    whitened: bool = eqx.field(static=True)
-    """Whether the drive takes into account that channels change together; at K³ operations, for few."""
+    together: bool = eqx.field(static=True)
+    """Whether wishes are met together, as channels change together; or each as if it were alone."""
 
-    def __init__(self, *, whitened: bool):
-        """Begin with rates that work untrained."""
-        self.gain, self.leak = jnp.array(0.0), jnp.array(-4.0)
-        self.least_noise, self.noise = jnp.array(-3.0), jnp.array(-1.0)
-        self.whitened = whitened
+    def __init__(self, *, together: bool) -> None:
+        """Begin with numbers that work untrained."""
+        self.together = together
+        self.gain, self.ridge = jnp.array(0.5 / _PACE), jnp.array(-4.0 / _PACE)
+        self.leak, self.doubt = jnp.array(-5.0 / _PACE), jnp.array(-4.5 / _PACE)
+        self.ageing, self.alarm = jnp.array(-2.0 / _PACE), jnp.array(-1.0 / _PACE)
+        self.least_noise, self.noise = jnp.array(-3.5 / _PACE), jnp.array(-1.0 / _PACE)
 
     def initial_memory(self, num_channels: int, num_motors: int) -> MotorMemory:
         """Return the memory of motors that know nothing."""
         return MotorMemory(
-            jnp.zeros((num_channels, num_motors)),
-            jnp.zeros(num_motors),
-            jnp.arange(num_motors, dtype=jnp.uint32),
-            jnp.ones(num_motors),
-            jnp.zeros((), jnp.int32),
+            digest=jnp.zeros((num_channels, num_motors)),
+            action=jnp.zeros(num_motors),
+            actions=jnp.zeros((_STEPS, num_motors)),
+            changes=jnp.zeros((_STEPS, num_channels)),
+            doubts=jnp.full(_STEPS, _UNSEEN),
+            seed=jnp.arange(num_motors, dtype=jnp.uint32),
+            sign=jnp.ones(num_motors),
+            time=jnp.zeros((), jnp.int32),
         )
 
     def foreseen(self, memory: MotorMemory) -> Float[Array, " K"]:
         """Return what the last action should have changed: the digest of all motors."""
         return memory.digest @ memory.action
 
-    def error(
-        self, change: Float[Array, " K"], drift: Float[Array, " K"], foreseen: Float[Array, " K"]
-    ) -> Float[Array, " K"]:
-        """Return what nobody foresaw; hardly anything where that is far beyond what motors can do.
-
-        A target that jumps would otherwise be taken for the work of all motors.
-        """
-        error = change - drift - foreseen
-        largest = _LARGEST_ERROR + _ROOM * jnp.abs(foreseen)
-        return error * jnp.exp(-((error / largest) ** 2))
-
     def __call__(
-        self, error: Float[Array, " K"], perceived: Perceived, memory: MotorMemory
+        self, perceived: Perceived, memory: MotorMemory
     ) -> tuple[Float[Array, " M"], MotorMemory]:
         """Learn from the last action, and choose the next.
 
         Args:
-            error: What it changed beside what was foreseen.
-            perceived: Rates, and what is wished for.
+            perceived: What the last action changed, and what is wished for.
             memory: Before the step.
 
         Returns:
             What a tanh makes actions of, and the memory, in which `action` is still the one before.
         """
-        power = jnp.sum(memory.action**2)
-        told = power / (_LEAST_POWER + power)  # a motor at rest learns nothing, and forgets nothing
-        learned = (perceived.rate * error)[:, None] * memory.action / (_LEAST_POWER + power)
-        digest = (1.0 - told * jax.nn.sigmoid(self.leak)) * memory.digest + learned
-        if self.whitened:
-            gram = digest @ digest.T + _RIDGE * jnp.eye(len(digest))
-            drive = jnp.linalg.solve(gram, perceived.wish) @ digest
+        memory, surprise = self._learn(perceived, memory)
+        size = jnp.sum(memory.digest**2, axis=0)
+        unsure = surprise + jnp.exp(-_KNOWN * size)
+        spread = jax.nn.softplus(_PACE * self.least_noise)
+        spread += jax.nn.softplus(_PACE * self.noise) * unsure
+        noise = memory.sign * normal(memory.seed, memory.time)
+        cared, ridge = jnp.sqrt(perceived.care), jnp.exp(_PACE * self.ridge)
+        effect, wish = cared[:, None] * memory.digest, cared * perceived.wish
+        if self.together:
+            gram = effect @ effect.T + ridge * jnp.eye(len(effect))
+            drive = solved(gram, wish[:, None])[:, 0] @ effect
         else:
-            drive = (perceived.wish / (jnp.sum(digest**2, axis=1) + _LEAST_AUTHORITY)) @ digest
-        drive = jnp.clip(jnp.exp(self.gain) * drive, -_LARGEST_DRIVE, _LARGEST_DRIVE)
-        unsure = jnp.tanh(jnp.mean(error**2)) + jnp.exp(-_KNOWN * jnp.sum(digest**2, axis=0))
-        size = jax.nn.softplus(self.least_noise) + jax.nn.softplus(self.noise) * unsure
-        noise = memory.sign * jax.vmap(_normal, in_axes=(0, None))(memory.seed, memory.time)
-        memory = memory._replace(digest=digest, time=memory.time + 1)
-        return drive + size * noise, memory
+            drive = (wish / (jnp.sum(effect**2, axis=1) + ridge)) @ effect
+        action = _none_beyond_one(jnp.exp(_PACE * self.gain) * drive) + spread * noise
+        action = jnp.clip(action, -_LARGEST_ACTION, _LARGEST_ACTION)
+        return jnp.arctanh(action), memory._replace(time=memory.time + 1)
+
+    def _learn(self, perceived: Perceived, memory: MotorMemory) -> tuple[MotorMemory, Scalar]:
+        """Return the memory with what the last step taught, and how much of a surprise it was."""
+        action, own = memory.action, jnp.exp(_PACE * self.doubt)
+        actions = jnp.concatenate([action[None], memory.actions[:-1]])
+        changes = jnp.concatenate([perceived.change[None], memory.changes[:-1]])
+        aged = memory.doubts[:-1] * jnp.exp(jax.nn.softplus(_PACE * self.ageing))
+        doubts = jnp.concatenate([own[None], aged])
+        errors = changes - actions @ memory.digest.T
+        gram = actions @ actions.T + jnp.diag(doubts)
+        first = (jnp.arange(_STEPS) == 0).astype(gram.dtype)[:, None]
+        explained = solved(gram, jnp.concatenate([perceived.rate[None] * errors, first], axis=1))
+        power = jnp.sum(action**2)
+        told = power / (_LEAST_POWER + power)  # a motor at rest forgets nothing
+        leak = told * jax.nn.sigmoid(_PACE * self.leak)
+        digest = (1.0 - leak) * memory.digest + explained[:, :-1].T @ actions
+        weight = perceived.rate / (jnp.sum(perceived.rate) + 1e-6)
+        surprise = jnp.tanh(jnp.sum(weight * errors[0] ** 2))
+        # What of the action is at right angles to those before it: an error there is no surprise
+        novelty = jnp.maximum(1 / explained[0, -1] - own, 0.0) / (power + own)
+        alarm = jnp.exp(_PACE * self.alarm) * surprise * (1 - novelty) ** 2
+        memory = memory._replace(
+            digest=digest,
+            actions=actions,
+            changes=changes,
+            doubts=jnp.concatenate([own[None], aged + alarm]),
+        )
+        return memory, surprise
 
 
-def _normal(seed: UInt32[Array, ""], time: Int[Array, ""]) -> Float[Array, ""]:
-    return jax.random.normal(jax.random.fold_in(jax.random.key(seed), time))
+def _none_beyond_one(drive: Float[Array, " M"]) -> Float[Array, " M"]:
+    """Scale all alike, softly, so that the largest is at most about 1: the direction stays."""
+    largest = jnp.sum((drive**2 + 1e-8) ** 4) ** 0.125
+    return drive / (1 + largest**4) ** 0.25
+
+
+@jax.custom_vjp
+def solved(gram: Float[Array, "L L"], right: Float[Array, "L K"]) -> Float[Array, "L K"]:
+    """Solve a positive definite system by elimination: of few rows, in many worlds side by side."""
+    unit = jnp.eye(len(gram))
+
+    def step(i: Array, rows: tuple[Array, Array]) -> tuple[Array, Array]:
+        gram, right = rows
+        others = (gram[:, i] - unit[i]) / gram[i, i]
+        return gram - jnp.outer(others, gram[i]), right - jnp.outer(others, right[i])
+
+    return jax.lax.fori_loop(0, len(gram), step, (gram, right))[1]
+
+
+def _solved_forth(gram: Array, right: Array) -> tuple[Array, tuple[Array, Array]]:
+    solution = solved(gram, right)
+    return solution, (gram, solution)
+
+
+def _solved_back(kept: tuple[Array, Array], gradient: Array) -> tuple[Array, Array]:
+    gram, solution = kept
+    of_right = solved(gram, gradient)
+    return -of_right @ solution.T, of_right
+
+
+solved.defvjp(_solved_forth, _solved_back)
+
+
+def normal(seed: UInt32[Array, " M"], time: Int[Array, ""]) -> Float[Array, " M"]:
+    """Draw from a normal distribution, by hashing (Box and Muller 1958)."""
+    bits = _mixed(seed + _mixed(time.astype(jnp.uint32) + 1))
+    first, second = ((each >> 8).astype(jnp.float32) / 2**24 for each in (bits, _mixed(bits + 1)))
+    return jnp.sqrt(-2 * jnp.log(1 - first)) * jnp.cos(2 * jnp.pi * second)
+
+
+def _mixed(bits: UInt32[Array, "*shape"]) -> UInt32[Array, "*shape"]:
+    """Return other bits, each of which depends on all (the end of MurmurHash3, Appleby 2011)."""
+    bits = (bits ^ (bits >> 16)) * jnp.uint32(0x85EBCA6B)
+    bits = (bits ^ (bits >> 13)) * jnp.uint32(0xC2B2AE35)
+    return bits ^ (bits >> 16)
 
 
 class SensesMemory(NamedTuple):
@@ -155,42 +241,31 @@ class SensesMemory(NamedTuple):
 
 
 class NamedSenses(eqx.Module):
-    """Senses that know sensors by their places: channels are linear in the change of readings."""
+    """Senses that know sensors by their places: each is a channel, with a rate and a care of its own."""
 
     fixed_inputs: ClassVar[bool] = True
     num_steps: ClassVar[int] = 1
     """How many readings before the present one a change is made of."""
 
-    channels: Linear
-    drift: Linear
-    hidden: Linear
-    wish: Linear
-    rate: Float[Array, " K"]
+    rate: Float[Array, " N"]
+    care: Float[Array, " N"]
+    expect: "_Network"
+    wish: "_Network"
     change_scale: float = eqx.field(static=True)
 
-    def __init__(
-        self,
-        num_sensors: int,
-        num_channels: int,
-        hidden_size: int,
-        change_scale: float,
-        *,
-        key: Key,
-    ):
+    def __init__(self, num_sensors: int, hidden_size: int, change_scale: float, *, key: Key):
         """Draw weights; `change_scale` is what makes changes of readings about 1."""
-        keys = jax.random.split(key, 4)
-        self.channels = Linear(num_sensors, num_channels, key=keys[0])
-        self.hidden = Linear(num_sensors, hidden_size, key=keys[1])
-        self.wish = Linear(hidden_size, num_channels, key=keys[2])
-        drift = Linear(num_sensors, num_channels, key=keys[3])
-        self.drift = eqx.tree_at(lambda layer: layer.weight, drift, jnp.zeros_like(drift.weight))
-        self.rate = jnp.zeros(num_channels)
+        keys = jax.random.split(key, 2)
+        self.rate, self.care = 0.4 * jnp.ones(num_sensors), 0.3 * jnp.ones(num_sensors)
+        expect = _Network(num_sensors, hidden_size, num_sensors, key=keys[0])
+        weight = jnp.zeros_like(expect.output.weight)
+        self.expect = eqx.tree_at(lambda network: network.output.weight, expect, weight)
+        self.wish = _Network(num_sensors, hidden_size, num_sensors, key=keys[1])
         self.change_scale = change_scale
 
     def num_channels(self, num_sensors: int) -> int:
-        """K, whatever the number of sensors."""
-        del num_sensors
-        return len(self.rate)
+        """One of each sensor."""
+        return num_sensors
 
     def initial_memory(self, num_sensors: int) -> SensesMemory:
         """Return the memory at the start."""
@@ -201,8 +276,8 @@ class NamedSenses(eqx.Module):
         self, readings: Observation, memory: SensesMemory
     ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
         """Return what changed, and what of it would have without any motor."""
-        change = self.change_scale * (self.channels.weight @ (readings - memory.before))
-        return change, self.drift(memory.before)
+        change = _heard(self.change_scale * (readings - memory.before))
+        return change, self.expect(jax.lax.stop_gradient(memory.before))
 
     def __call__(
         self,
@@ -213,20 +288,18 @@ class NamedSenses(eqx.Module):
         memory: SensesMemory,
     ) -> tuple[Perceived, SensesMemory]:
         """Decide what to learn, and what to wish for."""
-        del change, foreseen, error
-        wish = self.wish(jnp.tanh(self.hidden(readings)))
-        return (
-            Perceived(jax.nn.sigmoid(self.rate), wish),
-            SensesMemory(readings, memory.before, memory.hidden),
-        )
+        del change
+        rate, care = (jax.nn.sigmoid(_PACE * each) for each in (self.rate, self.care))
+        memory = memory._replace(before=readings, earlier=memory.before)
+        return Perceived(foreseen + error, rate, self.wish(readings), care), memory
 
 
 class AnonymousSenses(eqx.Module):
     """Senses in any order: each sensor has two channels, the first and second difference of its readings.
 
-    A gated recurrent unit with shared weights runs in each sensor. Its state decides how much the
-    sensor's errors change the digests, and what the sensor wishes for. There is a digest for each pair of
-    sensor and motor.
+    A gated recurrent unit with shared weights runs in each sensor. Its state decides how much the sensor's
+    errors change the digests, what it wishes for, and how much that matters. There is a digest for each pair
+    of sensor and motor. Sensors expect nothing: what changed before may have been the work of motors.
     """
 
     fixed_inputs: ClassVar[bool] = False
@@ -241,14 +314,15 @@ class AnonymousSenses(eqx.Module):
 
     def __init__(self, hidden_size: int, wish_size: int, change_scale: float, *, key: Key):
         """Draw weights; `change_scale` is what makes changes of readings about 1."""
-        keys, inputs = jax.random.split(key, 5), 6
+        keys, inputs = jax.random.split(key, 5), 7
         gates = Linear(inputs + hidden_size, 2 * hidden_size, key=keys[0])
         slow = gates.bias.at[:hidden_size].set(-1.0)
         self.gates = eqx.tree_at(lambda layer: layer.bias, gates, slow)
         self.candidate = Linear(inputs + hidden_size, hidden_size, key=keys[1])
         self.rate = Linear(hidden_size, 2, key=keys[2])
         self.hidden = Linear(hidden_size + 2, wish_size, key=keys[3])
-        self.wish = Linear(wish_size, 2, key=keys[4])
+        wish = Linear(wish_size, 4, key=keys[4])
+        self.wish = eqx.tree_at(lambda layer: layer.weight, wish, 0.1 * wish.weight)
         self.change_scale = change_scale
 
     def num_channels(self, num_sensors: int) -> int:
@@ -257,17 +331,16 @@ class AnonymousSenses(eqx.Module):
 
     def initial_memory(self, num_sensors: int) -> SensesMemory:
         """Return the memory at the start."""
-        blank = jnp.zeros(num_sensors)
-        return SensesMemory(blank, blank, jnp.zeros((self.candidate.weight.shape[0], num_sensors)))
+        blank, size = jnp.zeros(num_sensors), self.candidate.weight.shape[0]
+        return SensesMemory(blank, blank, jnp.zeros((size, num_sensors)))
 
     def change(
         self, readings: Observation, memory: SensesMemory
     ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-        """Return what changed; a sensor foresees nothing but what motors do."""
+        """Return what changed; nothing of it was expected."""
         first = (readings - memory.before) * self.change_scale
-        second = readings - 2 * memory.before + memory.earlier
-        second = jnp.clip(second * self.change_scale**2, -5.0, 5.0)
-        change = jnp.concatenate([first, second])
+        second = (readings - 2 * memory.before + memory.earlier) * self.change_scale**2
+        change = _heard(jnp.concatenate([first, second]))
         return change, jnp.zeros_like(change)
 
     def __call__(
@@ -278,22 +351,40 @@ class AnonymousSenses(eqx.Module):
         error: Float[Array, " K"],
         memory: SensesMemory,
     ) -> tuple[Perceived, SensesMemory]:
-        """Listen to each sensor, then decide what to learn from it and what it wishes for."""
+        """Listen to each sensor, then decide what to learn from it, what to expect, what to wish for."""
         count = len(readings)
-        heard = jnp.concatenate([change, foreseen, error[:count]]).reshape(-1, count) / 2
+        heard = jnp.concatenate([change, foreseen, error]).reshape(-1, count) / 2
         heard = jnp.concatenate([readings[None], heard])
 
-        def of_sensor(x: Array, h: Array) -> tuple[Array, Array, Array]:
+        def of_sensor(x: Array, h: Array) -> tuple[Array, Array, Array, Array]:
             update, reset = jnp.split(jax.nn.sigmoid(self.gates(jnp.concatenate([x, h]))), 2)
             new = jnp.tanh(self.candidate(jnp.concatenate([x, reset * h])))
             h = (1 - update) * h + update * new
-            wish = self.wish(
-                jnp.tanh(self.hidden(jnp.concatenate([h, x[:2] * jnp.array([1.0, 2.0])])))
-            )
-            return h, jax.nn.sigmoid(self.rate(h)), wish
+            shown = jnp.concatenate([h, x[:2] * jnp.array([1.0, 2.0])])
+            wish, care = jnp.split(self.wish(jnp.tanh(self.hidden(shown))), 2)
+            return h, jax.nn.sigmoid(self.rate(h)), wish, jax.nn.sigmoid(care)
 
-        hidden, rate, wish = jax.vmap(of_sensor, in_axes=-1, out_axes=-1)(heard, memory.hidden)
-        return (
-            Perceived(rate.reshape(-1), wish.reshape(-1)),
-            SensesMemory(readings, memory.before, hidden),
-        )
+        hidden, *decided = jax.vmap(of_sensor, in_axes=-1, out_axes=-1)(heard, memory.hidden)
+        rate, wish, care = (each.reshape(-1) for each in decided)
+        memory = SensesMemory(readings, memory.before, hidden)
+        return Perceived(foreseen + error, rate, wish, care), memory
+
+
+class _Network(eqx.Module):
+    """A layer of units with tanh, and one that reads these and the inputs."""
+
+    hidden: Linear
+    output: Linear
+
+    def __init__(self, inputs: int, units: int, outputs: int, *, key: Key):
+        keys = jax.random.split(key, 2)
+        self.hidden = Linear(inputs, units, key=keys[0])
+        self.output = Linear(inputs + units, outputs, key=keys[1])
+
+    def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
+        return self.output(jnp.concatenate([inputs, jnp.tanh(self.hidden(inputs))]))
+
+
+def _heard(change: Float[Array, " K"]) -> Float[Array, " K"]:
+    """Return changes, and next to nothing of those far beyond what motors do."""
+    return change * jnp.exp(-((change / _LARGEST_CHANGE) ** 2))

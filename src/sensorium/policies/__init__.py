@@ -8,6 +8,7 @@
 | AttentionAgent | importance of the patches of an image | an LSTM on the places of the best |
 | convolutional | a whole image, each pixel in its place | a ReLU network |
 | motor neurons | sensors in their places, or anonymous | motors that find out what they do |
+| recurrent | an LSTM on readings in fixed places and the last action | small tanh network on its state |
 | feed-forward | fixed places | small tanh network on the readings |
 """
 
@@ -38,6 +39,8 @@ from sensorium.policies.policy import Trace as Trace
 from sensorium.policies.policy import as_population as as_population
 from sensorium.policies.policy import check_policy as check_policy
 from sensorium.policies.policy import features_of as features_of
+from sensorium.policies.recurrent import RecurrentConfig as RecurrentConfig
+from sensorium.policies.recurrent import RecurrentPolicy as RecurrentPolicy
 from sensorium.policies.set_policy import AttentionNeuronConfig as AttentionNeuronConfig
 from sensorium.policies.set_policy import DeepSetsConfig as DeepSetsConfig
 from sensorium.policies.set_policy import SetCarry as SetCarry

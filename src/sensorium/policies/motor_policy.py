@@ -25,7 +25,7 @@ from sensorium.layers.motor_neurons import (
 )
 from sensorium.policies.action_distributions import Outputs
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
-from sensorium.types import Action, Actions, Key, Observation, ObservationSpec, Order
+from sensorium.types import Action, Actions, Key, Observation, ObservationSpec, Order, Scalar
 
 
 class MotorCarry(NamedTuple):
@@ -33,13 +33,8 @@ class MotorCarry(NamedTuple):
 
     senses: SensesMemory
     motors: MotorMemory
-
-
-class Sensation(NamedTuple):
-    """What motors receive of a step."""
-
-    error: Float[Array, " K"]
-    perceived: Perceived
+    surprise: Scalar
+    """How much of the last change nobody expected."""
 
 
 class MotorPolicy(Policy):
@@ -68,33 +63,37 @@ class MotorPolicy(Policy):
         Raises:
             ConfigError: There is no sensor, or not as many as the agent knows by their places.
         """
-        expected = self.senses.channels.weight.shape[1] if self.fixed_inputs else None  # type: ignore[union-attr]
+        expected = len(self.senses.rate) if isinstance(self.senses, NamedSenses) else None
         count = check_sensors(spec, expected, "A motor policy of named sensors")
         return MotorCarry(
             self.senses.initial_memory(count),
             self.motors.initial_memory(self.senses.num_channels(count), self.num_actions),
+            jnp.zeros(()),
         )
 
     def encode(
         self, observation: Observation, carry: MotorCarry
-    ) -> tuple[Sensation, MotorCarry, Trace]:
-        """Compare what changed with what the last action should have changed."""
+    ) -> tuple[Perceived, MotorCarry, Trace]:
+        """Compare what changed with what was expected, and with what the last action should have changed."""
         time = carry.motors.time
         before = jnp.where(time > 0, carry.senses.before, observation)
         memory = carry.senses._replace(
             before=before, earlier=jnp.where(time > 1, carry.senses.earlier, before)
         )
-        change, drift = self.senses.change(observation, memory)
+        change, expected = self.senses.change(observation, memory)
         foreseen = self.motors.foreseen(carry.motors)
         known = time >= self.senses.num_steps
-        error = jnp.where(known, self.motors.error(change, drift, foreseen), 0.0)
+        error = jnp.where(known, change - expected - foreseen, 0.0)
         perceived, senses = self.senses(observation, change, foreseen, error, memory)
+        # What is expected should follow from what happens, not make it happen
+        missed = jnp.where(known, jax.lax.stop_gradient(change - foreseen) - expected, 0.0)
+        surprise = jnp.mean(jnp.log1p(missed**2)) if self.fixed_inputs else jnp.zeros(())
         trace = Trace(digest=carry.motors.digest)
-        return Sensation(error, perceived), carry._replace(senses=senses), trace
+        return perceived, carry._replace(senses=senses, surprise=surprise), trace
 
-    def decide(self, features: Sensation, carry: MotorCarry) -> tuple[Outputs, MotorCarry]:
+    def decide(self, features: Perceived, carry: MotorCarry) -> tuple[Outputs, MotorCarry]:
         """Learn what motors do, and use it."""
-        outputs, motors = self.motors(features.error, features.perceived, carry.motors)
+        outputs, motors = self.motors(features, carry.motors)
         return outputs, carry._replace(motors=motors)
 
     def after_action(self, carry: MotorCarry, action: Action) -> MotorCarry:
@@ -106,9 +105,16 @@ class MotorPolicy(Policy):
         if self.fixed_inputs:
             return carry
         senses = jax.tree.map(lambda leaf: leaf[..., order], carry.senses)
-        digest = carry.motors.digest.reshape(2, len(order), -1)[:, order]
-        motors = carry.motors._replace(digest=digest.reshape(carry.motors.digest.shape))
-        return MotorCarry(senses, motors)
+        channels = jnp.concatenate([order, len(order) + order])
+        return carry._replace(senses=senses, motors=carry.motors.of_channels(channels))
+
+    def sensor_features(self, carry: MotorCarry) -> Float[Array, "H N"]:
+        """Return the state of the recurrent unit in each anonymous sensor."""
+        return carry.senses.hidden
+
+    def surprise(self, carry: MotorCarry) -> Scalar:
+        """Return how much of the last change nobody expected."""
+        return carry.surprise
 
     def motors_reordered(
         self, carry: MotorCarry, order: Order, sign: Float[Array, " M"] | None = None
@@ -122,20 +128,17 @@ class MotorPolicy(Policy):
 class MotorNeuronsConfig(PolicyConfig):
     """An agent with motor neurons, and sensors in known places."""
 
-    num_channels: int = 4
-    """K, what of the readings motors change."""
     hidden_size: int = 32
-    """Units between the readings and what is wished for."""
+    """Units between the readings and what is wished for, and as many for what is expected."""
     change_scale: float = 10.0
     """About how many steps it takes a reading to change by 1."""
 
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorPolicy:
         """Draw an agent; ConfigError unless actions are numbers."""
-        senses = NamedSenses(
-            check_sensors(spec), self.num_channels, self.hidden_size, self.change_scale, key=key
+        senses = NamedSenses(check_sensors(spec), self.hidden_size, self.change_scale, key=key)
+        return MotorPolicy(
+            senses=senses, motors=MotorNeurons(together=True), num_actions=_num_motors(actions)
         )
-        motors = MotorNeurons(whitened=True)
-        return MotorPolicy(senses=senses, motors=motors, num_actions=_num_motors(actions))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,8 +156,9 @@ class AnonymousMotorNeuronsConfig(PolicyConfig):
         """Draw an agent for any number of sensors; ConfigError unless actions are numbers."""
         check_sensors(spec)
         senses = AnonymousSenses(self.hidden_size, self.wish_size, self.change_scale, key=key)
-        motors = MotorNeurons(whitened=False)
-        return MotorPolicy(senses=senses, motors=motors, num_actions=_num_motors(actions))
+        return MotorPolicy(
+            senses=senses, motors=MotorNeurons(together=False), num_actions=_num_motors(actions)
+        )
 
 
 def _num_motors(actions: Actions) -> int:

@@ -29,6 +29,7 @@ from sensorium.types import (
     ObservationSpec,
     Order,
     PyTree,
+    Scalar,
     Sensed,
     in_words,
     num_sensors_of,
@@ -188,6 +189,11 @@ class Policy(eqx.Module):
     def memory_features(self, carry: PyTree) -> Float[Array, " H"]:
         """Return the state of its LSTM after a step; empty for policies without one of a fixed size."""
         return jnp.zeros(0)
+
+    def surprise(self, carry: PyTree) -> Scalar:
+        """Return how wrong its expectations were in the last step; 0 if it has none."""
+        del carry
+        return jnp.zeros(())
 
     def with_motors(self, count: int) -> "Policy":
         """Return the policy with another number of motors, and the same weights.

@@ -11,7 +11,12 @@ from sensorium.perturbations import (
     Shuffle,
     compose,
 )
-from sensorium.policies import AnonymousMotorNeuronsConfig, MotorNeuronsConfig
+from sensorium.policies import (
+    AnonymousMotorNeuronsConfig,
+    FeedForwardConfig,
+    MotorNeuronsConfig,
+    RecurrentConfig,
+)
 from sensorium.recipes.recipe import Recipe, Stage
 from sensorium.training import ShacConfig
 
@@ -24,7 +29,19 @@ THRUSTERS = Recipe(
     summary="Thrusters that nobody names, on any body; sensors in their places.",
     policy=MotorNeuronsConfig(),
     env="Thrusters",
-    stages=(Stage("gradients", _GRADIENTS, 20, _REWIRED, training_reward=True),),
+    stages=(Stage("gradients", _GRADIENTS, 40, _REWIRED, training_reward=True),),
+)
+FNN = dataclasses.replace(
+    THRUSTERS,
+    name="thrusters-fnn",
+    summary="A rival without memory: motors in fixed places, though each body has others.",
+    policy=FeedForwardConfig((64, 64)),
+)
+LSTM = dataclasses.replace(
+    THRUSTERS,
+    name="thrusters-lstm",
+    summary="A rival with a memory: an LSTM that hears what it did.",
+    policy=RecurrentConfig(),
 )
 _UNNAMED = OneOf(
     (
@@ -37,7 +54,15 @@ UNNAMED = Recipe(
     summary="The same, which is not told which sensor is which either.",
     policy=AnonymousMotorNeuronsConfig(),
     env="Thrusters",
-    stages=(Stage("gradients", _GRADIENTS, 20, _UNNAMED, training_reward=True),),
+    stages=(
+        Stage(
+            "gradients",
+            _GRADIENTS,
+            40,
+            _UNNAMED,
+            training_reward=True,
+        ),
+    ),
 )
 ARM = Recipe(
     name="arm-motors",
@@ -54,4 +79,4 @@ ARM = Recipe(
         ),
     ),
 )
-RECIPES = (THRUSTERS, UNNAMED, ARM)
+RECIPES = (THRUSTERS, FNN, LSTM, UNNAMED, ARM)

@@ -10,7 +10,8 @@ Departures from SHAC:
 - policies have memory and anonymous sensors; the critic reads the true state in its true order, and is thrown
   away after training;
 - gradients are clipped in each world at each step (`max_world_grad_norm`): swinging poles are chaotic;
-- an auxiliary loss: each sensor predicts which one it is (`sensor_id_coef`);
+- auxiliary losses: each sensor predicts which one it is (`sensor_id_coef`), and the agent what it will sense
+  (`surprise_coef`), if it does;
 - an exponential moving average of the weights is what is tested and kept.
 
 P learners with seeds of their own train side by side; the run keeps the best.
@@ -73,6 +74,8 @@ class ShacConfig(TrainerConfig):
     """Of the exponential average of the weights."""
     sensor_id_coef: float = 0.3
     """Weight of the sensor identity loss: each sensor predicts which one it is (see `identity_loss`)."""
+    surprise_coef: float = 1.0
+    """Weight of what the agent did not expect, if it expects anything (`Policy.surprise`)."""
     max_world_grad_norm: float = 0.1
     """Largest norm of what flows back through one world in one step, in units of its share of the loss.
 
@@ -223,41 +226,43 @@ class Shac(Trainer):
         value, look = _over_worlds(critic), _over_worlds(self.world.critic_features)
 
         def step(now: tuple, key: Key) -> tuple[tuple, Window]:
-            worlds, weight, total, identity = now
+            worlds, weight, total, losses = now
             worlds = _clip_backwards(worlds, self._largest_cotangent)
             features, sensor_of_channel = (
                 look(worlds.state),
                 _over_worlds(self.world.sensor_of_channel)(worlds.state),
             )
             keys = jax.random.split(key, self.config.num_envs)
-            of_sensors, worlds, reward, terminated, truncated, next_features = _over_worlds(
-                partial(self._advance, policy)
-            )(keys, worlds)
+            of_sensors, surprise, worlds, reward, terminated, truncated, next_features = (
+                _over_worlds(partial(self._advance, policy))(keys, worlds)
+            )
             if self.config.sensor_id_coef and of_sensors.size:  # a feed-forward agent has none
-                identity = identity + _over_worlds(partial(identity_loss, model.probe))(
+                identity = _over_worlds(partial(identity_loss, model.probe))(
                     of_sensors, sensor_of_channel
                 )
+                losses = losses + self.config.sensor_id_coef * identity
+            losses = losses + self.config.surprise_coef * surprise
             reward = (1 - discount) * reward  # values are then of size 1
             total = total + weight * reward
             # The time limit is no end of the world: the value of what would have followed counts
             total = total + jnp.where(truncated, weight * discount * value(next_features), 0.0)
             weight = jnp.where(terminated | truncated, 1.0, discount * weight)
             window = Window(features, next_features, reward, terminated, truncated)
-            return (worlds, weight, total, identity), jax.lax.stop_gradient(window)
+            return (worlds, weight, total, losses), jax.lax.stop_gradient(window)
 
         num_envs = self.config.num_envs
         start = (worlds, jnp.ones(num_envs), jnp.zeros(num_envs), jnp.zeros(num_envs))
-        (worlds, weight, total, identity), window = jax.lax.scan(
+        (worlds, weight, total, losses), window = jax.lax.scan(
             step, start, jax.random.split(key, self.config.num_steps)
         )
         total = total + weight * value(look(worlds.state))  # SHAC eq. 5
-        loss = -jnp.mean(total) / (1 - discount) + self.config.sensor_id_coef * jnp.mean(identity)
+        loss = -jnp.mean(total) / (1 - discount) + jnp.mean(losses)
         return loss / self.config.num_steps, (worlds, window)
 
     def _advance(self, policy: Policy, key: Key, worlds: Worlds) -> tuple:
         """Step one world once; start anew if the episode ended."""
         action, carry, _ = policy.step(worlds.observation, worlds.carry)
-        of_sensors = policy.sensor_features(carry)
+        of_sensors, surprise = policy.sensor_features(carry), policy.surprise(carry)
         key_step, key_reset = jax.random.split(key)
         params = self.world.default_params
         observation, state, reward, terminated, truncated, _ = self.world.advance(
@@ -273,7 +278,7 @@ class Shac(Trainer):
             fresh,
             Worlds(observation, state, carry),
         )
-        return of_sensors, worlds, reward, terminated, truncated, features
+        return of_sensors, surprise, worlds, reward, terminated, truncated, features
 
     def _fit_critic(self, state: ShacState, window: Window) -> Learner:
         """Fit the critic in a few steps to TD(λ) targets of the target critic."""
