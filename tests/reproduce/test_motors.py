@@ -1,4 +1,4 @@
-"""The table of motor neurons runs, with untrained agents."""
+"""The table of motor neurons runs, with untrained agents and real rivals."""
 
 import json
 
@@ -6,27 +6,39 @@ import pytest
 
 from sensorium import recipes
 from sensorium.reproduce import run as reproduce
-from sensorium.reproduce.motors import BODIES
+from sensorium.reproduce.motors import BODIES, LEARNT_RIVALS, RIVALS
 from sensorium.zoo import publish
 from tests.probes import save_untrained
 
 
 @pytest.fixture(autouse=True)
 def untrained(tmp_path, monkeypatch):
-    for name in BODIES:
+    for name in (*BODIES, "thrusters-fnn"):
         save_untrained(tmp_path / "zoo" / f"{name}.safetensors", recipes.find(name))
     monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path / "zoo"))
 
 
-def test_shares_of_the_told_controller(tmp_path):
+def test_shares_of_the_told_controller_beside_rivals(tmp_path):
     path = tmp_path / "motors.json"
     reproduce.run("motors", episodes=16, seed=0, out=tmp_path, json=str(path))
-    rows = json.loads(path.read_text())
-    bodies = [(name, body.name) for name, of_agent in BODIES.items() for body in of_agent]
-    assert [(row["agent"], row["body"]) for row in rows] == bodies
-    for row in rows:
+    rows = {(row["agent"], row["body"]): row for row in json.loads(path.read_text())}
+    for name, bodies in BODIES.items():
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        for body in bodies:
+            assert {(of, body.name) for of in (name, *RIVALS[name])} <= set(rows)
+    for row in rows.values():
         assert row["before_told"] > 0.95, row
-        assert 0 <= row["end"] < row["end_told"] <= 1
+        assert 0 <= row["end"] <= 1
+    assert set(LEARNT_RIVALS["thrusters-motors"]) == {"thrusters-fnn", "thrusters-lstm"}
+    # One that knows motors by their places acts on no more of them than it was built for
+    assert [body for of, body in rows if of == "thrusters-fnn"] == [
+        "3 to 8 motors", "the same, rewired",
+    ]  # fmt: skip
+    rival, untrained = (
+        rows[of, "the same, rewired"]["end"]
+        for of in ("recursive least squares", "thrusters-motors")
+    )
+    assert untrained < 0.8 < rival
 
 
 def test_cards_of_agents_with_motor_neurons_say_what_rewiring_costs():

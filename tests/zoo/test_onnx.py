@@ -21,6 +21,7 @@ from sensorium.policies import (
     FeedForwardConfig,
     KeyMap,
     Reading,
+    RecurrentConfig,
     SetTransformerConfig,
     VisionAttentionNeuronConfig,
 )
@@ -44,6 +45,7 @@ POLICIES = {
     "nla-published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), 5, False),
     "deep-sets": (DeepSetsConfig(), 5, True),
     "set-transformer": (SetTransformerConfig(), 5, True),
+    "recurrent": (RecurrentConfig(8, (4,)), 5, False),
     "entities": (AttentionNeuronConfig(bias=True, with_change=True), (5, 3), True),
     "entities-set-transformer": (SetTransformerConfig(), (5, 3), True),
     "entities-nla-published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), (5, 3), False),

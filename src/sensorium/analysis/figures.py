@@ -162,6 +162,24 @@ def learning_curves(
         axis.legend(loc="best")
 
 
+def shares_over_time(
+    path: Path | str, panels: Mapping[str, Mapping[str, Float[np.ndarray, " T"]]]
+) -> None:
+    """Draw the share of episodes in which bodies are at their targets, step by step, one panel a body."""
+    names = list(dict.fromkeys(name for curves in panels.values() for name in curves))
+    with figure(path, width=3.6 * len(panels), height=3.4) as drawn:
+        axes = drawn.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axis, (title, curves) in zip(axes, panels.items(), strict=True):
+            for name, shares in curves.items():
+                colour = "0.5" if name == names[0] else COLOURS[names.index(name) - 1]
+                axis.plot(shares, label=name, color=colour, linewidth=1.2)
+            axis.set_title(title)
+            axis.set_xlabel("step")
+            axis.set_ylim(0, 1.02)
+        axes[0].set_ylabel("share at the target")
+        axes[0].legend(fontsize=7, loc="lower right")
+
+
 def scaling(path: Path | str, rows: list[dict[str, Any]]) -> None:
     """Draw time and memory of one layer against the number of sensors, with a line of slope 1."""
     with figure(path, width=8.0, height=3.6) as drawn:

@@ -1,5 +1,6 @@
 """Motor neurons on bodies that they have never seen, beside a controller that knows the body."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 from rich.table import Table
 
+from sensorium.analysis.figures import shares_over_time
 from sensorium.envs import Arm, Perturbed, Thrusters
 from sensorium.evaluation import evaluation_keys
 from sensorium.perturbations import (
@@ -19,6 +21,8 @@ from sensorium.perturbations import (
     Shuffle,
     compose,
 )
+from sensorium.policies import Policy
+from sensorium.reproduce.rivals import LeastSquares, SelfTuning
 from sensorium.reproduce.tables import Result, present
 from sensorium.rollout.device import run_episodes
 
@@ -60,31 +64,68 @@ BODIES: Mapping[str, tuple[_Body, ...]] = {
 """What each agent is tried on; rewiring falls together with a new target."""
 
 
+RIVALS: Mapping[str, Mapping[str, Policy]] = {
+    "thrusters-motors": {
+        "recursive least squares": LeastSquares(
+            num_actions=8, forget=0.9, noise=0.1, ridge=0.05, largest_change=math.inf
+        )
+    },
+    "thrusters-motors-unnamed": {
+        "self-tuning regulator": SelfTuning(num_actions=8, forget=0.95, noise=0.4)
+    },
+    "arm-motors": {
+        "recursive least squares": LeastSquares(
+            num_actions=8, forget=0.9, noise=0.1, ridge=0.1, largest_change=4.0
+        )
+    },
+}
+"""Classical controllers beside each agent; settings are the best of a few (docs/experiments.md)."""
+
+LEARNT_RIVALS: Mapping[str, tuple[str, ...]] = {
+    "thrusters-motors": ("thrusters-fnn", "thrusters-lstm"),
+}
+"""Agents of the zoo beside others, on bodies with as many motors as they were built for."""
+
+
 def motors(episodes: int, seed: int, out: Path) -> Result:
-    """Show where agents with motor neurons get, as a share of where a controller gets that knows it."""
-    del out
+    """Show how often agents with motor neurons, and rivals, reach the target; beside who knows the body."""
     table = Table(
         title=f"At the target, share of {episodes:,} episodes (and of the informed controller's)"
     )
     table.add_column("agent", no_wrap=True)
     table.add_column("body")
-    for column in ("before the jump", "at the end"):
+    for column in ("before the jump", "at the end", "return"):
         table.add_column(column, justify="right")
     keys, rows = evaluation_keys(seed, episodes), []
     for name, policy in present(*BODIES).items():
+        learnt = present(*LEARNT_RIVALS.get(name, ()), needed=False)
+        agents = {name: policy, **learnt, **RIVALS[name]}
+        curves: dict[str, dict[str, Float[np.ndarray, " T"]]] = {}
         for body in BODIES[name]:
-            informed = _arrived(np.asarray(body.world.best_rewards(keys)))
             world = body.world
-            world_rewired = Perturbed(world, body.perturbation)
-            agent = policy.with_motors(world.motors)
-            ours = _arrived(np.asarray(run_episodes(agent, world_rewired, keys).rewards))
-            row: dict[str, Any] = {"agent": name, "body": body.name, "episodes": episodes}
-            cells = []
-            for when, mine, best in zip(("before", "end"), ours, informed, strict=True):
-                row |= {when: float(mine), f"{when}_told": float(best)}
-                cells.append(f"{mine:.3f} ({mine / best:.3f})")
-            rows.append(row)
-            table.add_row(name, body.name, *cells)
+            informed = np.asarray(world.best_rewards(keys))
+            curves[body.name] = {"knows the body": informed.mean(0)}
+            for of, agent in agents.items():
+                if agent.fixed_outputs and world.motors != agent.num_actions:
+                    continue
+                agent = agent if agent.fixed_outputs else agent.with_motors(world.motors)
+                rewards = np.asarray(
+                    run_episodes(agent, Perturbed(world, body.perturbation), keys).rewards
+                )
+                curves[body.name][of] = rewards.mean(0)
+                row: dict[str, Any] = {"agent": of, "body": body.name, "episodes": episodes}
+                cells = []
+                both = zip(("before", "end"), _arrived(rewards), _arrived(informed), strict=True)
+                for when, mine, best in both:
+                    row |= {when: float(mine), f"{when}_told": float(best)}
+                    cells.append(f"{mine:.3f} ({mine / best:.3f})")
+                mine, best = (float(each.sum(1).mean()) for each in (rewards, informed))
+                row |= {"return": mine, "return_told": best}
+                cells.append(f"{mine:.1f} ({mine / best:.3f})")
+                rows.append(row)
+                table.add_row(of, body.name, *cells)
+        table.add_section()
+        shares_over_time(out / f"{name}.png", curves)
     return rows, table
 
 
