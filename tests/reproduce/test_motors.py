@@ -38,7 +38,7 @@ def test_shares_of_the_told_controller_beside_rivals(tmp_path):
         rows[of, "the same, rewired"]["end"]
         for of in ("recursive least squares", "thrusters-motors")
     )
-    assert untrained < 0.8 < rival
+    assert untrained + 0.3 < rival
 
 
 def test_cards_of_agents_with_motor_neurons_say_what_rewiring_costs():

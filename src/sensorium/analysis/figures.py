@@ -177,7 +177,7 @@ def shares_over_time(
             axis.set_xlabel("step")
             axis.set_ylim(0, 1.02)
         axes[0].set_ylabel("share at the target")
-        axes[0].legend(fontsize=7, loc="lower right")
+        axes[0].legend(fontsize=6, loc=(0.22, 0.04))
 
 
 def scaling(path: Path | str, rows: list[dict[str, Any]]) -> None:
