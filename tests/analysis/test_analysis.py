@@ -248,6 +248,6 @@ def test_digests_of_motors_are_shown_whose_wires_change_in_the_middle(tmp_path, 
     assert drawn.stat().st_size > 10_000
     assert "motors rewired with signs every 100: return" in capsys.readouterr().out
     trace = trace_episode(agent.policy, make_world("Thrusters"), Identity(), jax.random.key(0), 50)
-    assert trace.digest.shape == (50, 4, 8)
+    assert trace.digest.shape == (50, 5, 8)
     assert not trace.digest[0].any()
     assert (np.linalg.norm(trace.digest[-1], axis=0) > 0).all()
