@@ -351,7 +351,7 @@ class AnonymousSenses(eqx.Module):
         error: Float[Array, " K"],
         memory: SensesMemory,
     ) -> tuple[Perceived, SensesMemory]:
-        """Listen to each sensor, then decide what to learn from it, what to expect, what to wish for."""
+        """Listen to each sensor, then decide what to learn from it and what it wishes for."""
         count = len(readings)
         heard = jnp.concatenate([change, foreseen, error]).reshape(-1, count) / 2
         heard = jnp.concatenate([readings[None], heard])

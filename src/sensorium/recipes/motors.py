@@ -40,7 +40,7 @@ FNN = dataclasses.replace(
 LSTM = dataclasses.replace(
     THRUSTERS,
     name="thrusters-lstm",
-    summary="A rival with a memory: an LSTM that hears what it did.",
+    summary="A baseline with an LSTM, whose inputs are the readings and the previous action.",
     policy=RecurrentConfig(),
 )
 _UNNAMED = OneOf(
