@@ -88,7 +88,7 @@ LEARNT_RIVALS: Mapping[str, tuple[str, ...]] = {
 
 
 def motors(episodes: int, seed: int, out: Path) -> Result:
-    """Show how often agents with motor neurons, and rivals, reach the target; beside who knows the body."""
+    """Compare agents with motor neurons and baselines with a controller that knows the body."""
     table = Table(
         title=f"At the target, share of {episodes:,} episodes (and of the informed controller's)"
     )
@@ -104,6 +104,7 @@ def motors(episodes: int, seed: int, out: Path) -> Result:
         for body in BODIES[name]:
             world = body.world
             informed = np.asarray(world.best_rewards(keys))
+            informed_arrived = _arrived(informed)
             curves[body.name] = {"knows the body": informed.mean(0)}
             for of, agent in agents.items():
                 if agent.fixed_outputs and world.motors != agent.num_actions:
@@ -115,7 +116,7 @@ def motors(episodes: int, seed: int, out: Path) -> Result:
                 curves[body.name][of] = rewards.mean(0)
                 row: dict[str, Any] = {"agent": of, "body": body.name, "episodes": episodes}
                 cells = []
-                both = zip(("before", "end"), _arrived(rewards), _arrived(informed), strict=True)
+                both = zip(("before", "end"), _arrived(rewards), informed_arrived, strict=True)
                 for when, mine, best in both:
                     row |= {when: float(mine), f"{when}_told": float(best)}
                     cells.append(f"{mine:.3f} ({mine / best:.3f})")

@@ -1,7 +1,7 @@
 """Classical controllers that identify what they control, as rivals of motor neurons.
 
-All are told how many motors there are, and what bodies are like: which sensors show a velocity, how strong
-motors can be. Settings were tuned on bodies of other seeds (docs/experiments.md).
+All have the number of motors built in, and some of the physics: `LeastSquares` which sensors are velocities.
+Settings were tuned on bodies of other seeds (docs/experiments.md).
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 
 from sensorium.policies import Policy
 from sensorium.policies.action_distributions import ActionDistribution, Gaussian, Outputs
-from sensorium.policies.policy import Trace, check_sensors
+from sensorium.policies.policy import check_sensors
 from sensorium.types import Action, Observation, ObservationSpec
 
 _STEP = 0.1  # s, of both worlds
@@ -105,12 +105,6 @@ class LeastSquares(Classical):
         return RivalCarry(
             model, jnp.zeros(motors), jnp.zeros(count), nothing, jnp.zeros((), jnp.int32)
         )
-
-    def encode(
-        self, observation: Observation, carry: RivalCarry
-    ) -> tuple[Observation, RivalCarry, Trace]:
-        """Pass readings on."""
-        return observation, carry, Trace()
 
     def decide(self, features: Observation, carry: RivalCarry) -> tuple[Outputs, RivalCarry]:
         """Compare what changed with what should have, and reach for what is wanted."""
