@@ -71,6 +71,8 @@ class PerturbationFlags:
     """Weaken each motor by a factor of its own, at least this one, drawn for each episode."""
     cut_motors: Number = None
     """This share of the motors does nothing, drawn for each episode."""
+    lag_motors: Number = None
+    """This share of what a motor did in the step before is left; the rest is what it is told."""
 
     def build(self, spec: int | tuple[int, ...] = 1) -> "Perturbation":
         """Make the perturbation.
@@ -116,6 +118,8 @@ class PerturbationFlags:
             every = self.reshuffle_every
             check_counts(reshuffle_every=every)
             parts.append(known.ShufflePatches(every=every) if images else known.Reshuffle(every))
+        if self.lag_motors is not None:
+            parts.append(known.LagMotors(self.lag_motors))
         if self.cut_motors is not None:
             parts.append(known.CutMotors(self.cut_motors))
         if self.scale_motors is not None:

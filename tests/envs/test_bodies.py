@@ -8,13 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sensorium.envs import Arm, Thrusters, make
+from sensorium.envs import Arm, Perturbed, Thrusters, make
+from sensorium.errors import ConfigError
 from sensorium.perturbations import (
     CutMotors,
+    LagMotors,
+    OneOf,
     ReverseMotors,
     RewireMotors,
     ScaleMotors,
+    begin,
     check_perturbation,
+    compose,
 )
 
 KEYS = jax.random.split(jax.random.key(0), 128)
@@ -75,10 +80,11 @@ def test_they_are_gymnasium_environments(name):
 
 def sent(perturbation, steps, action, key=0):
     """What arrives of the same action in each step of an episode."""
-    state, arrived = perturbation.init(jax.random.key(key), 5), []
+    state, arrived = begin(perturbation, jax.random.key(key), 5, len(action)), []
     for step in range(steps):
         _, state = perturbation.apply(jax.random.key(step), state, jnp.zeros(5))
-        arrived.append(perturbation.perturb_action(jax.random.key(step), state, action))
+        done, state = perturbation.perturb_action(jax.random.key(step), state, action)
+        arrived.append(done)
     return np.asarray(arrived)
 
 
@@ -87,7 +93,10 @@ ACTION = jnp.linspace(0.1, 1.0, 10)
 
 @pytest.mark.parametrize(
     "perturbation",
-    [RewireMotors(), RewireMotors(3, signed=True), ReverseMotors(2), ScaleMotors(0.3), CutMotors()],
+    [
+        *(RewireMotors(), RewireMotors(3, signed=True), ReverseMotors(2), ScaleMotors(0.3)),
+        *(CutMotors(), LagMotors(), OneOf((LagMotors(0.9), compose(CutMotors(), LagMotors())))),
+    ],
 )
 def test_motor_perturbations_keep_the_contract(perturbation):
     check_perturbation(perturbation)
@@ -117,6 +126,23 @@ def test_motors_are_reversed_scaled_and_cut():
     assert ((scaled >= 0.3) & (scaled <= 1)).all()
     cut = sent(CutMotors(0.3, after=1), 3, ACTION)
     assert [(row == 0).sum() for row in cut] == [0, 3, 3]
+
+
+def test_motors_follow_late():
+    late = sent(LagMotors(0.8), 3, ACTION)
+    np.testing.assert_allclose(late, np.outer([0.2, 0.36, 0.488], ACTION), rtol=1e-6)
+    with pytest.raises(ConfigError, match="from 0 to less than 1"):
+        LagMotors(1.0)
+
+
+def test_lag_of_the_world_and_of_the_perturbation_are_the_same():
+    own, late = Thrusters(lag=0.6), Perturbed(Thrusters(), LagMotors(0.6))
+    _, one = own.reset_env(KEYS[0], own.default_params)
+    _, other = late.reset_env(KEYS[0], late.default_params)
+    for action in jax.random.uniform(KEYS[1], (5, 8), minval=-1.0):
+        shown, one, *_ = own.step_env(KEYS[0], one, action, own.default_params)
+        arrived, other, *_ = late.step_env(KEYS[0], other, action, late.default_params)
+        np.testing.assert_allclose(arrived, shown, atol=1e-6)
 
 
 def test_worlds_are_values():

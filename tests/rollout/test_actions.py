@@ -17,6 +17,7 @@ from sensorium.errors import ConfigError
 from sensorium.perturbations import (
     Compose,
     Identity,
+    LagMotors,
     NoiseChannels,
     OneOf,
     Shuffle,
@@ -35,7 +36,7 @@ class Flip(Identity):
     perturbs_actions = True
 
     def perturb_action(self, key, state, action):
-        return -action
+        return -action, state
 
     def __str__(self):
         return "flipped"
@@ -49,7 +50,8 @@ class Noisy(Identity):
     perturbs_actions = True
 
     def perturb_action(self, key, state, action):
-        return jnp.clip(action + self.scale * jax.random.normal(key, action.shape), -1, 1)
+        noise = self.scale * jax.random.normal(key, action.shape)
+        return jnp.clip(action + noise, -1, 1), state
 
 
 def flipped(policy: Any) -> Any:
@@ -154,6 +156,15 @@ def test_around_any_gymnasium_environment(space, given, arrives):
     np.testing.assert_allclose(env.unwrapped.arrived, arrives)
 
 
+def test_around_an_environment_motors_lag_from_rest_in_each_episode():
+    env = PerturbObservation(Recorder(spaces.Box(-1, 1, (3,))), LagMotors(0.75))
+    for _ in range(2):
+        env.reset(seed=0)
+        for expected in (0.25, 0.4375):
+            env.step(np.ones(3, np.float32))
+            np.testing.assert_allclose(env.unwrapped.arrived, [expected] * 3)
+
+
 def test_action_spaces_that_no_agent_can_act_in_are_refused():
     words = spaces.Text(3)
     with pytest.raises(ConfigError, match="'flipped' perturbs actions of a Box or of choices"):
@@ -165,11 +176,11 @@ def test_parts_act_from_the_agent_to_the_world_and_the_contract_is_checked():
     @dataclasses.dataclass(frozen=True)
     class Halve(Flip):
         def perturb_action(self, key, state, action):
-            return jnp.clip(action, 0, 1) / 2
+            return jnp.clip(action, 0, 1) / 2, state
 
     action = jnp.array([-0.8, 0.4])
     both = Compose((Flip(), Halve()))  # halved first: that part is nearer to the agent
-    got = both.perturb_action(jax.random.key(0), both.init(jax.random.key(0), 3), action)
+    got, _ = both.perturb_action(jax.random.key(0), both.init(jax.random.key(0), 3), action)
     np.testing.assert_allclose(got, [0.0, -0.2])
     for perturbation in (Flip(), Noisy(), both, Compose((NoiseChannels(2), Noisy()))):
         check_perturbation(perturbation)

@@ -21,7 +21,7 @@ from sensorium.analysis.traces import run_on_host
 from sensorium.analysis.video import STRIDE, write_frames
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.envs import Environment, World
-from sensorium.perturbations import Perturbation
+from sensorium.perturbations import Perturbation, begin
 from sensorium.policies import Categorical, Policy
 from sensorium.rollout import by_kind
 from sensorium.rollout.acting import begin_perturbation, noise_key, perturb_action, sense
@@ -86,7 +86,9 @@ def _trace_on_device(
     key_reset, key_perturbation, key_steps = jax.random.split(key, 3)
     params = world.default_params
     image, state = world.reset_env(key_reset, params)
-    perturbation_state = perturbation.init(key_perturbation, world.observation_spec)
+    perturbation_state = begin(
+        perturbation, key_perturbation, world.observation_spec, world.num_actions
+    )
     places = _places(*world.observation_shape[:2])
 
     def step(now: tuple, time: Array) -> tuple[tuple, ImageTrace]:
@@ -95,7 +97,7 @@ def _trace_on_device(
         arrived, after = perturbation.apply(key_apply, perturbation_state, image)
         origin = perturbation.carried(key_apply, perturbation_state, places)
         action, carry, inside = policy.step(arrived, carry)
-        command = perturb_action(perturbation, key_steps, time, after, action)
+        command, after = perturb_action(perturbation, key_steps, time, after, action)
         following, state, reward, terminated, truncated, _ = world.advance(
             key_world, state, command, params
         )
@@ -120,7 +122,7 @@ def _trace_on_host(
         return _look(policy, perturbation, key, time, image, *memory)
 
     carry = policy.initial_carry(world.raw_observation_spec)
-    state = begin_perturbation(perturbation, key, world.raw_observation_spec)
+    state = begin_perturbation(perturbation, key, world.raw_observation_spec, world.num_actions)
     return run_on_host(world, key, steps, act, (carry, state))
 
 
@@ -139,7 +141,8 @@ def _look(
     origin = perturbation.carried(noise_key(key, time), state, _places(*image.shape[:2]))
     action, carry, inside = policy.step(arrived, carry)
     kept = _kept(policy, image, arrived, origin, action, inside.attention)
-    return perturb_action(perturbation, key, time, after, action), kept, (carry, after)
+    command, after = perturb_action(perturbation, key, time, after, action)
+    return command, kept, (carry, after)
 
 
 def _kept(

@@ -117,7 +117,9 @@ def _trace_on_host(
 ) -> EpisodeTrace:
     policy = policy.with_code_scale(perturbation.code_scale)
     carry = policy.initial_carry(perturbation.output_spec(world.raw_observation_spec))
-    perturbation_state = begin_perturbation(perturbation, key, world.raw_observation_spec)
+    perturbation_state = begin_perturbation(
+        perturbation, key, world.raw_observation_spec, world.num_actions
+    )
 
     def act(env: Any, time: Array, observation: Array, memory: PyTree) -> tuple:
         drawn = env.render() if world.render_mode is not None else None
@@ -192,7 +194,9 @@ def _act(
         perturbation_state, spec_of(observation.shape)
     )
     action, carry, inside = policy.step(channels, carry)
-    command = perturb_action(perturbation, key, time, perturbation_state, action)
+    command, perturbation_state = perturb_action(
+        perturbation, key, time, perturbation_state, action
+    )
     return channels, sensor_of_channel, action, command, inside, carry, perturbation_state
 
 

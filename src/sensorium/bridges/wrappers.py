@@ -23,9 +23,9 @@ from gymnasium import spaces
 from gymnasium.utils import seeding
 
 from sensorium.bridges.checked import check_observation, name_of
-from sensorium.bridges.spaces import CHOICES, ActionMap, EntityBox, action_map
+from sensorium.bridges.spaces import CHOICES, ActionMap, EntityBox, action_map, num_actions
 from sensorium.errors import ConfigError
-from sensorium.perturbations import Perturbation
+from sensorium.perturbations import Perturbation, begin
 from sensorium.seeding import Seed, check_seed, key_of, stream
 from sensorium.types import shape_of, spec_of
 
@@ -100,14 +100,15 @@ class PerturbObservation(gymnasium.Wrapper):
             entropy = seeding.np_random()[1] if seed is None else seed
             # One wrapper around another is reset with the same seed, and draws something else
             self._key = stream(key_of(entropy), f"perturbation {self._depth}")
-        self._state = self.perturbation.init(self._next_key(), self._shown)
+        count = 0 if self._actions is None else num_actions(self.action_space)
+        self._state = begin(self.perturbation, self._next_key(), self._shown, count)
         return self._perturb(observation), info
 
     def step(self, action: Any) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
         """Step the environment and perturb what it shows; WorldError if that is not what it declared."""
         if self._actions is not None:
             given = self._actions.from_env(np.asarray(action)[None])[0]
-            done = self._perturb_action(self._next_key(), self._state, given)
+            done, self._state = self._perturb_action(self._next_key(), self._state, given)
             (action,) = self._actions.to_env(np.asarray(done)[None])
         observation, reward, terminated, truncated, info = self.env.step(action)
         return self._perturb(observation), reward, terminated, truncated, info

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.envs.base import Environment
-from sensorium.perturbations.perturbation import Identity, Perturbation
+from sensorium.perturbations.perturbation import Identity, Perturbation, begin
 from sensorium.seeding import stream
 from sensorium.types import (
     Action,
@@ -112,7 +112,8 @@ class Perturbed(Environment):
         """Start the world, then the perturbation."""
         observation, world = self.world.reset_env(key, params)
         key_init, key_apply = jax.random.split(stream(key, "senses"))
-        perturbation_state = self.perturbation.init(key_init, self.world.observation_spec)
+        spec, actions = self.world.observation_spec, self.world.num_actions
+        perturbation_state = begin(self.perturbation, key_init, spec, actions)
         observation, perturbation_state = self.perturbation.apply(
             key_apply, perturbation_state, observation
         )
@@ -123,16 +124,15 @@ class Perturbed(Environment):
     ) -> tuple[Sensed, PerturbedState, Scalar, Flag, dict[str, Any]]:
         """Perturb the action, advance the world, then perturb what it shows."""
         key_world, key_perturbation = jax.random.split(key)
+        between = state.perturbation
         if self.perturbation.perturbs_actions:
             key_action = stream(key, "action")
-            action = self.perturbation.perturb_action(key_action, state.perturbation, action)
+            action, between = self.perturbation.perturb_action(key_action, between, action)
         observation, world, reward, terminated, info = self.world.step_env(
             key_world, state.world, action, params
         )
-        observation, perturbation_state = self.perturbation.apply(
-            key_perturbation, state.perturbation, observation
-        )
-        state = PerturbedState(world, perturbation_state, self.world.time(world))
+        observation, between = self.perturbation.apply(key_perturbation, between, observation)
+        state = PerturbedState(world, between, self.world.time(world))
         return observation, state, reward, terminated, info
 
     def observe(self, state: PerturbedState) -> Sensed:

@@ -29,6 +29,7 @@
 | `ReverseMotors(after)` | all signs change, from a step on |
 | `ScaleMotors(least)` | each is weaker by a factor of its own |
 | `CutMotors(share, after)` | some do nothing, from a step on |
+| `LagMotors(share)` | each follows late what it is told |
 
 `compose(a, b, ...)` makes one of several; `OneOf((a, b, ...))` draws one of them for each episode.
 """
@@ -46,6 +47,7 @@ from sensorium.perturbations.combined import compose as compose
 from sensorium.perturbations.image import ImagePerturbation as ImagePerturbation
 from sensorium.perturbations.modifications import MODIFICATIONS as MODIFICATIONS
 from sensorium.perturbations.motors import CutMotors as CutMotors
+from sensorium.perturbations.motors import LagMotors as LagMotors
 from sensorium.perturbations.motors import ReverseMotors as ReverseMotors
 from sensorium.perturbations.motors import RewireMotors as RewireMotors
 from sensorium.perturbations.motors import ScaleMotors as ScaleMotors
@@ -55,6 +57,7 @@ from sensorium.perturbations.patches import Occlude as Occlude
 from sensorium.perturbations.patches import ShufflePatches as ShufflePatches
 from sensorium.perturbations.perturbation import Identity as Identity
 from sensorium.perturbations.perturbation import Perturbation as Perturbation
+from sensorium.perturbations.perturbation import begin as begin
 from sensorium.perturbations.perturbation import check_perturbation as check_perturbation
 from sensorium.perturbations.racing import Background as Background
 from sensorium.perturbations.racing import Bars as Bars

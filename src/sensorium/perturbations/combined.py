@@ -66,13 +66,19 @@ class Compose(Perturbation):
         """Whether any part does."""
         return any(part.perturbs_actions for part in self.parts)
 
-    def perturb_action(self, key: Key, state: PyTree, action: Action) -> Action:
+    def init_actions(self, state: PyTree, num_actions: int) -> PyTree:
+        """Add to the state of each part."""
+        pairs = zip(self.parts, state, strict=True)
+        return tuple(part.init_actions(part_state, num_actions) for part, part_state in pairs)
+
+    def perturb_action(self, key: Key, state: PyTree, action: Action) -> tuple[Action, PyTree]:
         """Pass the action through all parts, the one nearest to the agent first."""
-        for index, (part, part_state) in reversed(
-            list(enumerate(zip(self.parts, state, strict=True)))
-        ):
-            action = part.perturb_action(jax.random.fold_in(key, index), part_state, action)
-        return action
+        states = list(state)
+        for index, part in reversed(list(enumerate(self.parts))):
+            action, states[index] = part.perturb_action(
+                jax.random.fold_in(key, index), states[index], action
+            )
+        return action, tuple(states)
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Follow each channel back through all parts."""
@@ -164,11 +170,20 @@ class OneOf(Perturbation):
         """Whether any part does."""
         return any(part.perturbs_actions for part in self.parts)
 
-    def perturb_action(self, key: Key, state: PyTree, action: Action) -> Action:
-        """Perturb the action by the part that was drawn."""
+    def init_actions(self, state: PyTree, num_actions: int) -> PyTree:
+        """Add to the state of each part."""
         choice, states = state
         pairs = zip(self.parts, states, strict=True)
-        return jnp.stack([part.perturb_action(key, s, action) for part, s in pairs])[choice]
+        return choice, tuple(part.init_actions(s, num_actions) for part, s in pairs)
+
+    def perturb_action(self, key: Key, state: PyTree, action: Action) -> tuple[Action, PyTree]:
+        """Perturb the action by the part that was drawn; the states of the others move on unheard."""
+        choice, states = state
+        pairs = zip(self.parts, states, strict=True)
+        actions, states = zip(
+            *(part.perturb_action(key, s, action) for part, s in pairs), strict=True
+        )
+        return jnp.stack(actions)[choice], (choice, states)
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Return those of the part that was drawn; -1 for the channels that were added."""

@@ -45,7 +45,7 @@ class MotorPerturbation(Perturbation, abc.ABC):
         del key
         return observation, state._replace(age=state.age + 1)
 
-    def sensor_of_channel(self, state: Wiring, spec: ObservationSpec) -> Int[Array, " channels"]:
+    def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Return the sensors in their own order."""
         del state
         return jnp.arange(num_sensors_of(spec) or 0)
@@ -64,14 +64,14 @@ class RewireMotors(MotorPerturbation):
         if self.every is not None:
             check_counts(1, "RewireMotors", every=self.every)
 
-    def perturb_action(self, key: Key, state: Wiring, action: Action) -> Action:
+    def perturb_action(self, key: Key, state: Wiring, action: Action) -> tuple[Action, Wiring]:
         """Send each action to the motor that it is wired to."""
         del key
         times = 0 if self.every is None else (state.age - 1) // self.every
         key_order, key_sign = jax.random.split(jax.random.fold_in(state.key, times))
         if self.signed:
             action = action * jax.random.rademacher(key_sign, action.shape, action.dtype)
-        return jax.random.permutation(key_order, action)
+        return jax.random.permutation(key_order, action), state
 
     def within(self, steps: int) -> Perturbation:
         """Return one without changes if there is none within `steps`."""
@@ -93,10 +93,10 @@ class ReverseMotors(MotorPerturbation):
     def __post_init__(self) -> None:
         check_counts(0, "ReverseMotors", after=self.after)
 
-    def perturb_action(self, key: Key, state: Wiring, action: Action) -> Action:
+    def perturb_action(self, key: Key, state: Wiring, action: Action) -> tuple[Action, Wiring]:
         """Change all signs, if it is time."""
         del key
-        return jnp.where(state.age > self.after, -action, action)
+        return jnp.where(state.age > self.after, -action, action), state
 
     def __str__(self) -> str:
         return "motors reversed" + (f" after {self.after}" if self.after else "")
@@ -113,11 +113,11 @@ class ScaleMotors(MotorPerturbation):
         if not 0 <= self.least <= 1:
             raise ConfigError(f"ScaleMotors takes a factor from 0 to 1, got {self.least}.")
 
-    def perturb_action(self, key: Key, state: Wiring, action: Action) -> Action:
+    def perturb_action(self, key: Key, state: Wiring, action: Action) -> tuple[Action, Wiring]:
         """Multiply each action."""
         del key
         factors = jax.random.uniform(state.key, action.shape, action.dtype, self.least, 1.0)
-        return action * factors
+        return action * factors, state
 
     def __str__(self) -> str:
         return f"motors scaled from {self.least:g}"
@@ -137,11 +137,47 @@ class CutMotors(MotorPerturbation):
         if not 0 <= self.share < 1:
             raise ConfigError(f"CutMotors takes a share from 0 to less than 1, got {self.share}.")
 
-    def perturb_action(self, key: Key, state: Wiring, action: Action) -> Action:
+    def perturb_action(self, key: Key, state: Wiring, action: Action) -> tuple[Action, Wiring]:
         """Leave the others as they are."""
         del key
         cut = jax.random.permutation(state.key, len(action)) < int(self.share * len(action))
-        return jnp.where(cut & (state.age > self.after), 0.0, action)
+        return jnp.where(cut & (state.age > self.after), 0.0, action), state
 
     def __str__(self) -> str:
         return f"{self.share:.0%} of motors cut" + (f" after {self.after}" if self.after else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class LagMotors(MotorPerturbation):
+    """Motors follow what they are told late: a first-order lag, which starts from zero."""
+
+    share: float = 0.5
+    """Of what a motor did in the step before that is left; the rest is the action."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise ConfigError(f"LagMotors takes a share from 0 to less than 1, got {self.share}.")
+
+    def init(self, key: Key, spec: ObservationSpec) -> PyTree:
+        """Return no state: it is of the motors."""
+        del key, spec
+        return ()
+
+    def apply(self, key: Key, state: PyTree, observation: Sensed) -> tuple[Sensed, PyTree]:
+        """Pass the observation on."""
+        del key
+        return observation, state
+
+    def init_actions(self, state: PyTree, num_actions: int) -> Array:
+        """Return what motors do: nothing."""
+        del state
+        return jnp.zeros(num_actions)
+
+    def perturb_action(self, key: Key, state: Array, action: Action) -> tuple[Action, Array]:
+        """Mix the action with what motors did."""
+        del key
+        done = self.share * state + (1 - self.share) * action
+        return done, done
+
+    def __str__(self) -> str:
+        return f"motors lag by {self.share:g}"

@@ -7,9 +7,10 @@ A perturbation is a small immutable value. It is drawn once an episode and appli
 
 `spec` says what the world shows: a number of scalar sensors, or the shape of its entities (N, F) or images.
 What happens to scalar sensors happens to entities row by row; a row of NaN is absent. A perturbation may act
-on the agent's actions too, with the same state:
+on the agent's actions too, with the same state. Then it is told their number once an episode (`begin`):
 
-    action = perturbation.perturb_action(key, state, action)
+    state = perturbation.init_actions(state, num_actions)
+    action, state = perturbation.perturb_action(key, state, action)
 """
 
 import abc
@@ -72,20 +73,24 @@ class Perturbation(abc.ABC):
         """Whether `perturb_action` does something; by default it does not, and engines leave it out."""
         return False
 
-    def perturb_action(self, key: Key, state: PyTree, action: Action) -> Action:
+    def init_actions(self, state: PyTree, num_actions: int) -> PyTree:
+        """Add what depends on the number of actions to the state of `init`; nothing by default."""
+        del num_actions
+        return state
+
+    def perturb_action(self, key: Key, state: PyTree, action: Action) -> tuple[Action, PyTree]:
         """Perturb one action on its way to the world; nothing happens by default.
 
         Args:
             key: Random key, a new one every step.
-            state: As `apply` of the same step returned it. `init` does not know the number of actions: what
-                depends on it is drawn here, from a key in the state if it is to stay for an episode.
+            state: As `apply` of the same step returned it.
             action: As the agent gave it: A numbers in [-1, 1]. The agent's own memory of it stays as it is.
 
         Returns:
-            A numbers in [-1, 1], as the world gets them.
+            A numbers in [-1, 1], as the world gets them; and the new state.
         """
-        del key, state
-        return action
+        del key
+        return action, state
 
     @abc.abstractmethod
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
@@ -135,6 +140,11 @@ class Identity(Perturbation):
         return "plain"
 
 
+def begin(perturbation: Perturbation, key: Key, spec: ObservationSpec, num_actions: int) -> PyTree:
+    """Draw the state of a perturbation at the start of an episode, in a world with so many actions."""
+    return perturbation.init_actions(perturbation.init(key, spec), num_actions)
+
+
 def check_sensors(perturbation: Perturbation, spec: ObservationSpec) -> int:
     """Return the number of scalar sensors or entities of `spec`; ConfigError if it is of images."""
     count = num_sensors_of(spec)
@@ -157,7 +167,7 @@ def check_perturbation(perturbation: Perturbation, spec: ObservationSpec = 5) ->
     """
     name = type(perturbation).__name__
     hash(perturbation)  # a value, usable as a static argument
-    state = perturbation.init(jax.random.key(0), spec)
+    state = begin(perturbation, jax.random.key(0), spec, 3)
     count = num_sensors_of(spec)
     if count is not None:
         numbers = jnp.linspace(-1.0, 1.0, math.prod(shape_of(spec)), dtype=jnp.float32)
@@ -176,10 +186,10 @@ def check_perturbation(perturbation: Perturbation, spec: ObservationSpec = 5) ->
             raise ConfigError(
                 f"{name} does not name the source of each of its {expected[0]} channels."
             )
+        action = jnp.linspace(-1.0, 1.0, 3, dtype=jnp.float32)
+        done, state = perturbation.perturb_action(jax.random.key(step), state, action)
         if jax.eval_shape(lambda state=state: state) != structure:
             raise ConfigError(f"{name} changes the structure of its state in a step.")
-        action = jnp.linspace(-1.0, 1.0, 3, dtype=jnp.float32)
-        done = perturbation.perturb_action(jax.random.key(step), state, action)
         if done.shape != action.shape or bool(jnp.any(~(jnp.abs(done) <= 1))):
             raise ConfigError(f"{name} turns 3 actions in [-1, 1] into {done}.")
         if not perturbation.perturbs_actions and bool(jnp.any(done != action)):

@@ -6,6 +6,7 @@ tell where they are, so that elsewhere an agent has to remember where ball and p
 
 import dataclasses
 
+from sensorium.perturbations import Identity, Occlude, OneOf, ShufflePatches
 from sensorium.policies import (
     ConvolutionalConfig,
     KeyMap,
@@ -78,6 +79,30 @@ CNN = dataclasses.replace(
     summary="The network of Mnih et al. 2015, likewise cloned: it needs the whole screen in order.",
     policy=ConvolutionalConfig(num_frames=4),
 )
+_DAGGER = Stage(
+    "dagger",
+    DaggerConfig(
+        num_envs=16,
+        rollout_steps=500,
+        demonstration_rounds=4,
+        num_rounds=4,
+        buffer_rounds=60,
+        beta_generations=2,
+        num_batches=48,
+        batch_size=16,
+        num_steps=100,
+        window=50,
+        warm_up_steps=25,
+        action_noise=(0.0, 0.1),
+        privileged_coef=3.0,
+        ema_decay=0.99,
+    ),
+    generations=50,
+    expert="sensorium.bridges.pong:player",
+    test_every=6,
+    test_episodes=12,
+    checkpoint_every=2,
+)
 ROBUST = Recipe(
     name="pong-pi-robust",
     summary="Ours, with a memory that learns where ball and paddle are: starts anywhere, sticky actions.",
@@ -97,29 +122,14 @@ ROBUST = Recipe(
     ),
     env="gym:ALE/Pong-v5?random_starts=200",
     stages=(
-        Stage(
-            "dagger",
-            DaggerConfig(
-                num_envs=16,
-                rollout_steps=500,
-                demonstration_rounds=4,
-                num_rounds=4,
-                buffer_rounds=60,
-                beta_generations=2,
-                num_batches=48,
-                batch_size=16,
-                num_steps=100,
-                window=50,
-                warm_up_steps=25,
-                action_noise=(0.0, 0.1),
-                privileged_coef=3.0,
-                ema_decay=0.99,
-            ),
-            generations=50,
-            expert="sensorium.bridges.pong:player",
-            test_every=6,
-            test_episodes=12,
-            checkpoint_every=2,
+        _DAGGER,
+        _DAGGER.changed(
+            name="perturbed",
+            perturbation=OneOf((Identity(), ShufflePatches(every=25), Occlude(0.05))),
+            generations=36,
+            test_episodes=18,
+            beta_generations=0,
+            learning_rate=5e-4,
         ),
     ),
 )

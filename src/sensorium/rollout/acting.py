@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.perturbations import Perturbation
+from sensorium.perturbations import Perturbation, begin
 from sensorium.policies import Policy
 from sensorium.seeding import stream
 from sensorium.types import Key, Keys, ObservationSpec, PyTree
@@ -108,7 +108,8 @@ class PerturbedActor(Actor):
             world: For its perturbation.
             keys: One random key for each episode, which decide all noise, as of `PolicyActor`.
         """
-        self._actor, self._static = actor, (world.perturbation, world.raw_observation_spec)
+        self._actor = actor
+        self._static = (world.perturbation, world.raw_observation_spec, world.num_actions)
         self._key_data = np.asarray(jax.random.key_data(keys))
         self._memories: PyTree = None
 
@@ -128,16 +129,17 @@ class PerturbedActor(Actor):
 
 
 @partial(jax.jit, static_argnames="static")
-def _begin(static: tuple[Perturbation, ObservationSpec], key_data: Array) -> PyTree:
+def _begin(static: tuple[Perturbation, ObservationSpec, int], key_data: Array) -> PyTree:
     """Make the state of a perturbation, and the time, at the start of the episode of each lane."""
     keys = jax.vmap(jax.random.wrap_key_data)(key_data)
-    states = jax.vmap(lambda key: begin_perturbation(static[0], key, static[1]))(keys)
+    perturbation, shown, num_actions = static
+    states = jax.vmap(lambda key: begin_perturbation(perturbation, key, shown, num_actions))(keys)
     return states, jnp.zeros(len(key_data), jnp.int32)
 
 
 @partial(jax.jit, static_argnames="static")
 def _perturb(
-    static: tuple[Perturbation, ObservationSpec],
+    static: tuple[Perturbation, ObservationSpec, int],
     key_data: Array,
     memories: PyTree,
     started: Bool[Array, " L"],
@@ -177,9 +179,11 @@ def restarted(
     )
 
 
-def begin_perturbation(perturbation: Perturbation, key: Key, shown: ObservationSpec) -> PyTree:
+def begin_perturbation(
+    perturbation: Perturbation, key: Key, shown: ObservationSpec, num_actions: int
+) -> PyTree:
     """Draw the perturbation's state at the start of the episode of `key`, in a world that shows `shown`."""
-    return perturbation.init(stream(key, "senses"), shown)
+    return begin(perturbation, stream(key, "senses"), shown, num_actions)
 
 
 def sense(
@@ -196,10 +200,10 @@ def noise_key(key: Key, time: Array) -> Key:
 
 def perturb_action(
     perturbation: Perturbation, key: Key, time: Array, state: PyTree, action: Array
-) -> Array:
+) -> tuple[Array, PyTree]:
     """Perturb the action of a step of the episode of `key`; `state` is what `sense` returned."""
     if not perturbation.perturbs_actions:
-        return action
+        return action, state
     key = jax.random.fold_in(stream(key, "action"), time)
     return perturbation.perturb_action(key, state, action)
 
@@ -228,7 +232,7 @@ def _act(
         key = jax.random.wrap_key_data(key)
         readings, state = sense(perturbation, key, now.time, now.perturbation, observation)
         action, carry, _ = policy.step(readings, now.carry)
-        action = perturb_action(perturbation, key, now.time, state, action)
+        action, state = perturb_action(perturbation, key, now.time, state, action)
         return action, Memories(carry, state, now.time + 1)
 
     now = restarted(started, lambda: _blank(static, parameters, individuals, key_data), memories)
@@ -247,7 +251,8 @@ def _blank(
 
     def lane(individual: Array, key: Array) -> Memories:
         policy = _pick(architecture, parameters, individual)
-        state = begin_perturbation(perturbation, jax.random.wrap_key_data(key), shown)
+        key = jax.random.wrap_key_data(key)
+        state = begin_perturbation(perturbation, key, shown, policy.num_actions)
         carry = policy.initial_carry(perturbation.output_spec(shown))
         return Memories(carry, state, jnp.zeros((), jnp.int32))
 

@@ -115,7 +115,7 @@ class DeviceCollector(Collector):
 def _begin(behaviour: Behaviour, world: Environment, key: Key) -> Lane:
     bare = world.unperturbed
     shown, state = bare.reset_env(key, bare.default_params)
-    memory = blank_memory(behaviour, world, stream(key, "senses"))
+    memory = blank_memory(behaviour, world, stream(key, "between"))
     return Lane(shown, state, memory, jnp.ones((), bool), jnp.zeros(()))
 
 
@@ -196,8 +196,9 @@ def _run_lane(
         key_apply, key_action, key_world = jax.random.split(jax.random.fold_in(key_steps, step), 3)
         context, memory = context_of(now, step, key_apply)
         action, carry, record = behaviour.act(context, memory.carry)
+        between = memory.perturbation
         if perturbation.perturbs_actions:
-            action = perturbation.perturb_action(key_action, memory.perturbation, action)
+            action, between = perturbation.perturb_action(key_action, between, action)
         shown, state, reward, terminated, truncated, _ = bare.advance(
             key_world, now.world, action, bare.default_params
         )
@@ -218,7 +219,7 @@ def _run_lane(
         after = Lane(
             shown,
             bare.split(state)[0],
-            Memory(carry, memory.perturbation),
+            Memory(carry, between),
             now.alive & ~terminated & ~truncated,
             now.earned + reward,
         )

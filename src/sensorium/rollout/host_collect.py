@@ -190,9 +190,10 @@ def _act(
         context, memory = _context(world, keys[0], held, number, step, memory, *rest)
         action, carry, record = behaviour.act(context, memory.carry)
         view = behaviour.view(context, memory.carry)
+        state = memory.perturbation
         if perturbation.perturbs_actions:
-            action = perturbation.perturb_action(keys[1], memory.perturbation, action)
-        return action, view, record, Memory(carry, memory.perturbation)
+            action, state = perturbation.perturb_action(keys[1], state, action)
+        return action, view, record, Memory(carry, state)
 
     return jax.vmap(lane)(jnp.arange(count), keys[1:].swapaxes(0, 1), held, memory, shown, advice)
 

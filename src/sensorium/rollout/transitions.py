@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.envs import World
+from sensorium.perturbations import begin
 from sensorium.serialisation import to_data
 from sensorium.types import Action, Key, PyTree, Sensed, num_sensors_of
 
@@ -145,7 +146,7 @@ def as_numpy(memory: Memory) -> Memory:
 
 def blank_memory(behaviour: Behaviour, world: World, key: Key) -> Memory:
     """Make the memory at the start of an episode."""
-    state = world.perturbation.init(key, world.raw_observation_spec)
+    state = begin(world.perturbation, key, world.raw_observation_spec, world.num_actions)
     return Memory(behaviour.initial_carry(world), state)
 
 

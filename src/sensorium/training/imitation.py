@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from sensorium.bridges.advised import num_boxes, privileged
 from sensorium.envs import World
 from sensorium.errors import ConfigError
+from sensorium.perturbations import begin
 from sensorium.policies import Policy
 from sensorium.rollout import each_share
 from sensorium.training import auxiliary
@@ -166,7 +167,8 @@ class Imitation(Trainer):
     def _blank_lane(self, student: Policy, key: Key) -> PyTree:
         state: PyTree = ()
         if not self.config.freeze_encoder:
-            state = self.world.perturbation.init(key, self.world.raw_observation_spec)
+            spec, actions = self.world.raw_observation_spec, self.world.num_actions
+            state = begin(self.world.perturbation, key, spec, actions)
         return student.initial_carry(self.world.observation_spec), state
 
     @partial(jax.jit, static_argnames=("self", "warm_up"))
