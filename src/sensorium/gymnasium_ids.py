@@ -10,6 +10,7 @@ import gymnasium
 
 MAX_STEPS = {
     "Arm": 120,
+    "CartPoleMotors": 1000,
     "CartPoleSwingUpHarder": 1000,
     "CarRacing": 1000,
     "CarRacingRoad": 1000,

@@ -8,7 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sensorium.envs import Arm, Perturbed, Thrusters, make
+from sensorium.envs import (
+    Arm,
+    CartPoleMotors,
+    CartPoleSwingUpHarder,
+    Perturbed,
+    Thrusters,
+    make,
+)
 from sensorium.errors import ConfigError
 from sensorium.perturbations import (
     CutMotors,
@@ -143,6 +150,26 @@ def test_lag_of_the_world_and_of_the_perturbation_are_the_same():
         shown, one, *_ = own.step_env(KEYS[0], one, action, own.default_params)
         arrived, other, *_ = late.step_env(KEYS[0], other, action, late.default_params)
         np.testing.assert_allclose(arrived, shown, atol=1e-6)
+
+
+def test_one_motor_of_the_cart_is_connected_and_drives_it_as_ever():
+    world, plain = CartPoleMotors(), CartPoleSwingUpHarder()
+    _, states = jax.vmap(world.reset_env, in_axes=(0, None))(KEYS, world.default_params)
+    gains = np.asarray(states.gains)
+    assert ((gains != 0).sum(1) == 1).all()
+    assert set(np.flatnonzero((gains != 0).any(0))) == {0, 1, 2, 3}
+    size = np.abs(gains).max(1)
+    assert ((size >= 1) & (size <= 2)).all()
+    assert (gains < 0).any()
+    observation, state = world.reset_env(KEYS[0], world.default_params)
+    expected, cart = plain.reset_env(KEYS[0], plain.default_params)
+    np.testing.assert_array_equal(observation, expected)
+    for push in (0.3, -0.5, 2.0):  # more than 1 is 1
+        action = jnp.where(state.gains != 0, push / 2 / state.gains, 0.9)
+        observation, state, reward, *_ = world.step(KEYS[1], state, action)
+        expected, cart, same, *_ = plain.step(KEYS[1], cart, jnp.array([push / 2]))
+        np.testing.assert_allclose(observation, expected, atol=1e-5)
+        np.testing.assert_allclose(reward, same, atol=1e-6)
 
 
 def test_worlds_are_values():

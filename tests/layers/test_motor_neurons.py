@@ -13,6 +13,7 @@ from sensorium.errors import ConfigError
 from sensorium.layers.motor_neurons import normal, solved
 from sensorium.policies import (
     AnonymousMotorNeuronsConfig,
+    AttentionMotorNeuronsConfig,
     MotorNeuronsConfig,
     Policy,
     check_policy,
@@ -20,7 +21,8 @@ from sensorium.policies import (
     to_vector,
 )
 
-CONFIGS = [MotorNeuronsConfig(), AnonymousMotorNeuronsConfig()]
+ANONYMOUS = [AnonymousMotorNeuronsConfig(), AttentionMotorNeuronsConfig()]
+CONFIGS = [MotorNeuronsConfig(), *ANONYMOUS]
 
 
 def drawn(config, num_motors, seed=0) -> Policy:
@@ -67,15 +69,18 @@ def test_motors_that_move_or_turn_around_with_memory_and_noise_act_as_before(con
         np.testing.assert_allclose(end_moved, end, atol=1e-8)
 
 
+@pytest.mark.parametrize("config", ANONYMOUS)
 @given(st.permutations(range(5)))
 @settings(max_examples=8)
-def test_anonymous_sensors_that_move_with_their_memory_change_nothing(order):
-    policy, order = drawn(CONFIGS[1], 6), jnp.array(order)
-    effect = effects(6, 0)
-    _, readings, carry = live(policy, policy.initial_carry(5), jnp.arange(5.0), effect)
-    action, _, _ = policy.step(readings, carry)
-    same, _, _ = policy.step(readings[order], policy.reordered(carry, order))
-    np.testing.assert_allclose(same, action, atol=1e-4)
+def test_anonymous_sensors_that_move_with_their_memory_change_nothing(config, order):
+    policy, order, effect = drawn(config, 6), jnp.array(order), effects(6, 0)
+    with jax.enable_x64(True):
+        policy = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), policy)
+        effect = effect.astype(np.float64)
+        _, readings, carry = live(policy, policy.initial_carry(5), jnp.arange(5.0), effect)
+        action, _, _ = policy.step(readings, carry)
+        same, _, _ = policy.step(readings[order], policy.reordered(carry, order))
+        np.testing.assert_allclose(same, action, atol=1e-8)
 
 
 @pytest.mark.parametrize("config", CONFIGS)

@@ -11,6 +11,7 @@ from sensorium.envs.car_racing import CarRacing as CarRacing
 from sensorium.envs.car_racing import CarRacingParams as CarRacingParams
 from sensorium.envs.car_racing import CarRacingRoad as CarRacingRoad
 from sensorium.envs.car_racing import CarRacingState as CarRacingState
+from sensorium.envs.cartpole_swingup import CartPoleMotors as CartPoleMotors
 from sensorium.envs.cartpole_swingup import CartPoleParams as CartPoleParams
 from sensorium.envs.cartpole_swingup import CartPoleState as CartPoleState
 from sensorium.envs.cartpole_swingup import CartPoleSwingUpHarder as CartPoleSwingUpHarder

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, UInt8
 
 from sensorium.envs.base import Environment
 from sensorium.envs.drawing import draw_cartpole
+from sensorium.seeding import stream
 from sensorium.types import Action, Flag, Key, Observation, Scalar
 
 
@@ -175,6 +176,62 @@ class CartPoleSwingUpHarder(Environment):
     def critic_features(self, state: CartPoleState) -> Float[Array, "5"]:
         """Return the five sensors, velocities divided by 10 and the position by 2.4."""
         return self.observe(state) / jnp.array([2.4, 10.0, 1.0, 1.0, 10.0])
+
+
+class CartPoleMotorsState(NamedTuple):
+    """A cart with its pole, as `CartPoleState` has them, and its motors."""
+
+    position: Array
+    velocity: Array
+    angle: Array
+    angular_velocity: Array
+    time: Array
+    gains: Float[Array, " M"]
+    """What an action of 1 of each motor is to the cart; 0 of those that are not connected."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CartPoleMotors(CartPoleSwingUpHarder):
+    """The same with M motors, of which one is connected, drawn for each episode.
+
+    ## Action space
+    M numbers in [-1, 1]. That of the motor that is connected is multiplied by 1 to 2, or by -1 to -2, and is
+    then what the only motor of CartPoleSwingUpHarder gets: 10 N at most. All else is as there.
+    """
+
+    motors: int = 4
+    """M."""
+
+    id = "CartPoleMotors"
+
+    @property
+    def num_actions(self) -> int:  # type: ignore[override]
+        """M."""
+        return self.motors
+
+    def reset_env(self, key: Key, params: Any) -> tuple[Observation, Any]:
+        """Draw a start, and which motor is connected."""
+        observation, cart = super().reset_env(key, params)
+        key_which, key_gain, key_sign = jax.random.split(stream(key, "motors"), 3)
+        gain = jax.random.uniform(key_gain, minval=1.0, maxval=2.0)
+        gain *= jax.random.rademacher(key_sign, (), jnp.float32)
+        live = jnp.arange(self.motors) == jax.random.randint(key_which, (), 0, self.motors)
+        return observation, CartPoleMotorsState(*cart, gains=jnp.where(live, gain, 0.0))
+
+    def step_env(
+        self, key: Key, state: Any, action: Action, params: Any
+    ) -> tuple[Observation, Any, Scalar, Flag, dict[str, Any]]:
+        """Advance by one time step."""
+        cart, gains = CartPoleState(*state[:-1]), state.gains
+        force = jnp.clip(action, -1.0, 1.0) @ gains
+        observation, cart, reward, terminated, info = super().step_env(
+            key, cart, force[None], params
+        )
+        return observation, CartPoleMotorsState(*cart, gains=gains), reward, terminated, info
+
+    def critic_features(self, state: Any) -> Float[Array, " F"]:
+        """Return those of the cart, and the gains."""
+        return jnp.concatenate([super().critic_features(state), state.gains])
 
 
 def integrate(state: CartPoleState, action: Array, params: Any) -> CartPoleState:

@@ -18,19 +18,17 @@ that order, and a motor whose sign flips the opposite action, if memory and nois
 in M. Without noise of its own no motor could become unlike another (docs/motors.md).
 """
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, UInt32
 
-from sensorium.layers.linear import Linear
-from sensorium.types import Action, Key, Observation, Order, Scalar
+from sensorium.layers.motor_senses import PACE, Perceived
+from sensorium.types import Action, Order, Scalar
 
 _STEPS = 8  # L
-_PACE = 5.0  # how much faster than weights the numbers of motors change in training
-_LARGEST_CHANGE = 12.0  # about; what is far beyond it, as when a target jumps, no motor has done
 _LEAST_POWER = 0.05
 _KNOWN = 4.0  # how fast noise falls with the size of a digest
 _UNSEEN = 10.0  # ρ of steps before the first
@@ -72,19 +70,6 @@ class MotorMemory(NamedTuple):
         return self._replace(digest=self.digest[order], changes=self.changes[:, order])
 
 
-class Perceived(NamedTuple):
-    """What the senses make of a step."""
-
-    change: Float[Array, " K"]
-    """Beside what they expected."""
-    rate: Float[Array, " K"]
-    """How much of its error each channel teaches, from 0 to 1."""
-    wish: Float[Array, " K"]
-    """What the motors should change."""
-    care: Float[Array, " K"]
-    """How much that matters in each channel, from 0 to 1."""
-
-
 class MotorNeurons(eqx.Module):
     """Motors that share eight numbers, in units of a fifth, since they have far to go in training."""
 
@@ -102,10 +87,10 @@ class MotorNeurons(eqx.Module):
     def __init__(self, *, together: bool) -> None:
         """Begin with numbers that work untrained."""
         self.together = together
-        self.gain, self.ridge = jnp.array(0.5 / _PACE), jnp.array(-4.0 / _PACE)
-        self.leak, self.doubt = jnp.array(-5.0 / _PACE), jnp.array(-4.5 / _PACE)
-        self.ageing, self.alarm = jnp.array(-2.0 / _PACE), jnp.array(-1.0 / _PACE)
-        self.least_noise, self.noise = jnp.array(-3.5 / _PACE), jnp.array(-1.0 / _PACE)
+        self.gain, self.ridge = jnp.array(0.5 / PACE), jnp.array(-4.0 / PACE)
+        self.leak, self.doubt = jnp.array(-5.0 / PACE), jnp.array(-4.5 / PACE)
+        self.ageing, self.alarm = jnp.array(-2.0 / PACE), jnp.array(-1.0 / PACE)
+        self.least_noise, self.noise = jnp.array(-3.5 / PACE), jnp.array(-1.0 / PACE)
 
     def initial_memory(self, num_channels: int, num_motors: int) -> MotorMemory:
         """Return the memory of motors that know nothing."""
@@ -139,26 +124,26 @@ class MotorNeurons(eqx.Module):
         memory, surprise = self._learn(perceived, memory)
         size = jnp.sum(memory.digest**2, axis=0)
         unsure = surprise + jnp.exp(-_KNOWN * size)
-        spread = jax.nn.softplus(_PACE * self.least_noise)
-        spread += jax.nn.softplus(_PACE * self.noise) * unsure
+        spread = jax.nn.softplus(PACE * self.least_noise)
+        spread += jax.nn.softplus(PACE * self.noise) * unsure
         noise = memory.sign * normal(memory.seed, memory.time)
-        cared, ridge = jnp.sqrt(perceived.care), jnp.exp(_PACE * self.ridge)
+        cared, ridge = jnp.sqrt(perceived.care), jnp.exp(PACE * self.ridge)
         effect, wish = cared[:, None] * memory.digest, cared * perceived.wish
         if self.together:
             gram = effect @ effect.T + ridge * jnp.eye(len(effect))
             drive = solved(gram, wish[:, None])[:, 0] @ effect
         else:
             drive = (wish / (jnp.sum(effect**2, axis=1) + ridge)) @ effect
-        action = _none_beyond_one(jnp.exp(_PACE * self.gain) * drive) + spread * noise
+        action = _none_beyond_one(jnp.exp(PACE * self.gain) * drive) + spread * noise
         action = jnp.clip(action, -_LARGEST_ACTION, _LARGEST_ACTION)
         return jnp.arctanh(action), memory._replace(time=memory.time + 1)
 
     def _learn(self, perceived: Perceived, memory: MotorMemory) -> tuple[MotorMemory, Scalar]:
         """Return the memory with what the last step taught, and how much of a surprise it was."""
-        action, own = memory.action, jnp.exp(_PACE * self.doubt)
+        action, own = memory.action, jnp.exp(PACE * self.doubt)
         actions = jnp.concatenate([action[None], memory.actions[:-1]])
         changes = jnp.concatenate([perceived.change[None], memory.changes[:-1]])
-        aged = memory.doubts[:-1] * jnp.exp(jax.nn.softplus(_PACE * self.ageing))
+        aged = memory.doubts[:-1] * jnp.exp(jax.nn.softplus(PACE * self.ageing))
         doubts = jnp.concatenate([own[None], aged])
         errors = changes - actions @ memory.digest.T
         gram = actions @ actions.T + jnp.diag(doubts)
@@ -166,13 +151,13 @@ class MotorNeurons(eqx.Module):
         explained = solved(gram, jnp.concatenate([perceived.rate[None] * errors, first], axis=1))
         power = jnp.sum(action**2)
         told = power / (_LEAST_POWER + power)  # a motor at rest forgets nothing
-        leak = told * jax.nn.sigmoid(_PACE * self.leak)
+        leak = told * jax.nn.sigmoid(PACE * self.leak)
         digest = (1.0 - leak) * memory.digest + explained[:, :-1].T @ actions
         weight = perceived.rate / (jnp.sum(perceived.rate) + 1e-6)
         surprise = jnp.tanh(jnp.sum(weight * errors[0] ** 2))
         # What of the action is at right angles to those before it: an error there is no surprise
         novelty = jnp.maximum(1 / explained[0, -1] - own, 0.0) / (power + own)
-        alarm = jnp.exp(_PACE * self.alarm) * surprise * (1 - novelty) ** 2
+        alarm = jnp.exp(PACE * self.alarm) * surprise * (1 - novelty) ** 2
         memory = memory._replace(
             digest=digest,
             actions=actions,
@@ -227,164 +212,3 @@ def _mixed(bits: UInt32[Array, "*shape"]) -> UInt32[Array, "*shape"]:
     bits = (bits ^ (bits >> 16)) * jnp.uint32(0x85EBCA6B)
     bits = (bits ^ (bits >> 13)) * jnp.uint32(0xC2B2AE35)
     return bits ^ (bits >> 16)
-
-
-class SensesMemory(NamedTuple):
-    """What senses remember of N sensors."""
-
-    before: Observation
-    """Readings of the step before."""
-    earlier: Observation
-    """And of the one before that."""
-    hidden: Float[Array, "H N"]
-    """Of each sensor, where sensors are anonymous; of no units otherwise."""
-
-
-class NamedSenses(eqx.Module):
-    """Senses that know sensors by their places: each is a channel, with a rate and a care of its own."""
-
-    fixed_inputs: ClassVar[bool] = True
-    num_steps: ClassVar[int] = 1
-    """How many readings before the present one a change is made of."""
-
-    rate: Float[Array, " N"]
-    care: Float[Array, " N"]
-    expect: "_Network"
-    wish: "_Network"
-    change_scale: float = eqx.field(static=True)
-
-    def __init__(self, num_sensors: int, hidden_size: int, change_scale: float, *, key: Key):
-        """Draw weights; `change_scale` is what makes changes of readings about 1."""
-        keys = jax.random.split(key, 2)
-        self.rate, self.care = 0.4 * jnp.ones(num_sensors), 0.3 * jnp.ones(num_sensors)
-        expect = _Network(num_sensors, hidden_size, num_sensors, key=keys[0])
-        weight = jnp.zeros_like(expect.output.weight)
-        self.expect = eqx.tree_at(lambda network: network.output.weight, expect, weight)
-        self.wish = _Network(num_sensors, hidden_size, num_sensors, key=keys[1])
-        self.change_scale = change_scale
-
-    def num_channels(self, num_sensors: int) -> int:
-        """One of each sensor."""
-        return num_sensors
-
-    def initial_memory(self, num_sensors: int) -> SensesMemory:
-        """Return the memory at the start."""
-        blank = jnp.zeros(num_sensors)
-        return SensesMemory(blank, blank, jnp.zeros((0, num_sensors)))
-
-    def change(
-        self, readings: Observation, memory: SensesMemory
-    ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-        """Return what changed, and what of it would have without any motor."""
-        change = _heard(self.change_scale * (readings - memory.before))
-        return change, self.expect(jax.lax.stop_gradient(memory.before))
-
-    def __call__(
-        self,
-        readings: Observation,
-        change: Float[Array, " K"],
-        foreseen: Float[Array, " K"],
-        error: Float[Array, " K"],
-        memory: SensesMemory,
-    ) -> tuple[Perceived, SensesMemory]:
-        """Decide what to learn, and what to wish for."""
-        del change
-        rate, care = (jax.nn.sigmoid(_PACE * each) for each in (self.rate, self.care))
-        memory = memory._replace(before=readings, earlier=memory.before)
-        return Perceived(foreseen + error, rate, self.wish(readings), care), memory
-
-
-class AnonymousSenses(eqx.Module):
-    """Senses in any order: each sensor has two channels, the first and second difference of its readings.
-
-    A gated recurrent unit with shared weights runs in each sensor. Its state decides how much the sensor's
-    errors change the digests, what it wishes for, and how much that matters. There is a digest for each pair
-    of sensor and motor. Sensors expect nothing: what changed before may have been the work of motors.
-    """
-
-    fixed_inputs: ClassVar[bool] = False
-    num_steps: ClassVar[int] = 2
-
-    gates: Linear
-    candidate: Linear
-    rate: Linear
-    hidden: Linear
-    wish: Linear
-    change_scale: float = eqx.field(static=True)
-
-    def __init__(self, hidden_size: int, wish_size: int, change_scale: float, *, key: Key):
-        """Draw weights; `change_scale` is what makes changes of readings about 1."""
-        keys, inputs = jax.random.split(key, 5), 7
-        gates = Linear(inputs + hidden_size, 2 * hidden_size, key=keys[0])
-        slow = gates.bias.at[:hidden_size].set(-1.0)
-        self.gates = eqx.tree_at(lambda layer: layer.bias, gates, slow)
-        self.candidate = Linear(inputs + hidden_size, hidden_size, key=keys[1])
-        self.rate = Linear(hidden_size, 2, key=keys[2])
-        self.hidden = Linear(hidden_size + 2, wish_size, key=keys[3])
-        wish = Linear(wish_size, 4, key=keys[4])
-        self.wish = eqx.tree_at(lambda layer: layer.weight, wish, 0.1 * wish.weight)
-        self.change_scale = change_scale
-
-    def num_channels(self, num_sensors: int) -> int:
-        """Two of each sensor."""
-        return 2 * num_sensors
-
-    def initial_memory(self, num_sensors: int) -> SensesMemory:
-        """Return the memory at the start."""
-        blank, size = jnp.zeros(num_sensors), self.candidate.weight.shape[0]
-        return SensesMemory(blank, blank, jnp.zeros((size, num_sensors)))
-
-    def change(
-        self, readings: Observation, memory: SensesMemory
-    ) -> tuple[Float[Array, " K"], Float[Array, " K"]]:
-        """Return what changed; nothing of it was expected."""
-        first = (readings - memory.before) * self.change_scale
-        second = (readings - 2 * memory.before + memory.earlier) * self.change_scale**2
-        change = _heard(jnp.concatenate([first, second]))
-        return change, jnp.zeros_like(change)
-
-    def __call__(
-        self,
-        readings: Observation,
-        change: Float[Array, " K"],
-        foreseen: Float[Array, " K"],
-        error: Float[Array, " K"],
-        memory: SensesMemory,
-    ) -> tuple[Perceived, SensesMemory]:
-        """Listen to each sensor, then decide what to learn from it and what it wishes for."""
-        count = len(readings)
-        heard = jnp.concatenate([change, foreseen, error]).reshape(-1, count) / 2
-        heard = jnp.concatenate([readings[None], heard])
-
-        def of_sensor(x: Array, h: Array) -> tuple[Array, Array, Array, Array]:
-            update, reset = jnp.split(jax.nn.sigmoid(self.gates(jnp.concatenate([x, h]))), 2)
-            new = jnp.tanh(self.candidate(jnp.concatenate([x, reset * h])))
-            h = (1 - update) * h + update * new
-            shown = jnp.concatenate([h, x[:2] * jnp.array([1.0, 2.0])])
-            wish, care = jnp.split(self.wish(jnp.tanh(self.hidden(shown))), 2)
-            return h, jax.nn.sigmoid(self.rate(h)), wish, jax.nn.sigmoid(care)
-
-        hidden, *decided = jax.vmap(of_sensor, in_axes=-1, out_axes=-1)(heard, memory.hidden)
-        rate, wish, care = (each.reshape(-1) for each in decided)
-        memory = SensesMemory(readings, memory.before, hidden)
-        return Perceived(foreseen + error, rate, wish, care), memory
-
-
-class _Network(eqx.Module):
-    """A layer of units with tanh, and one that reads these and the inputs."""
-
-    hidden: Linear
-    output: Linear
-
-    def __init__(self, inputs: int, units: int, outputs: int, *, key: Key):
-        keys = jax.random.split(key, 2)
-        self.hidden = Linear(inputs, units, key=keys[0])
-        self.output = Linear(inputs + units, outputs, key=keys[1])
-
-    def __call__(self, inputs: Float[Array, " inputs"]) -> Float[Array, " outputs"]:
-        return self.output(jnp.concatenate([inputs, jnp.tanh(self.hidden(inputs))]))
-
-
-def _heard(change: Float[Array, " K"]) -> Float[Array, " K"]:
-    """Return changes, and next to nothing of those far beyond what motors do."""
-    return change * jnp.exp(-((change / _LARGEST_CHANGE) ** 2))

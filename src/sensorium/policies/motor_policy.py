@@ -15,12 +15,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError
-from sensorium.layers.motor_neurons import (
+from sensorium.layers import AttentionNeuron
+from sensorium.layers.motor_neurons import MotorMemory, MotorNeurons
+from sensorium.layers.motor_senses import (
     AnonymousSenses,
-    MotorMemory,
-    MotorNeurons,
+    AttentionSenses,
     NamedSenses,
     Perceived,
+    Senses,
     SensesMemory,
 )
 from sensorium.policies.action_distributions import Outputs
@@ -34,7 +36,7 @@ class MotorCarry(NamedTuple):
     senses: SensesMemory
     motors: MotorMemory
     surprise: Scalar
-    """How much of the last change nobody expected."""
+    """How wrong expectations were in the last step."""
 
 
 class MotorPolicy(Policy):
@@ -42,7 +44,7 @@ class MotorPolicy(Policy):
 
     fixed_outputs = False
 
-    senses: NamedSenses | AnonymousSenses
+    senses: Senses
     motors: MotorNeurons
     num_actions: int = eqx.field(static=True)
 
@@ -56,6 +58,13 @@ class MotorPolicy(Policy):
         if count < 1:
             raise ConfigError(f"An agent needs at least one motor, got {count}.")
         return dataclasses.replace(self, num_actions=count)
+
+    def with_code_scale(self, factor: float) -> "MotorPolicy":
+        """Multiply the sum over sensors by `factor`, if AttentionNeuron makes one."""
+        if not isinstance(self.senses, AttentionSenses):
+            return self
+        scaled = dataclasses.replace(self.senses, code_scale=self.senses.code_scale * factor)
+        return dataclasses.replace(self, senses=scaled)
 
     def initial_carry(self, spec: ObservationSpec) -> MotorCarry:
         """Return the carry at the start: motors know nothing of themselves.
@@ -75,21 +84,10 @@ class MotorPolicy(Policy):
         self, observation: Observation, carry: MotorCarry
     ) -> tuple[Perceived, MotorCarry, Trace]:
         """Compare what changed with what was expected, and with what the last action should have changed."""
-        time = carry.motors.time
-        before = jnp.where(time > 0, carry.senses.before, observation)
-        memory = carry.senses._replace(
-            before=before, earlier=jnp.where(time > 1, carry.senses.earlier, before)
-        )
-        change, expected = self.senses.change(observation, memory)
         foreseen = self.motors.foreseen(carry.motors)
-        known = time >= self.senses.num_steps
-        error = jnp.where(known, change - expected - foreseen, 0.0)
-        perceived, senses = self.senses(observation, change, foreseen, error, memory)
-        # What is expected should follow from what happens, not make it happen
-        missed = jnp.where(known, jax.lax.stop_gradient(change - foreseen) - expected, 0.0)
-        surprise = jnp.mean(jnp.log1p(missed**2)) if self.fixed_inputs else jnp.zeros(())
-        trace = Trace(digest=carry.motors.digest)
-        return perceived, carry._replace(senses=senses, surprise=surprise), trace
+        perceived, senses = self.senses(observation, foreseen, carry.senses, carry.motors.time)
+        trace = Trace(attention=perceived.attention, digest=carry.motors.digest)
+        return perceived, carry._replace(senses=senses, surprise=perceived.surprise), trace
 
     def decide(self, features: Perceived, carry: MotorCarry) -> tuple[Outputs, MotorCarry]:
         """Learn what motors do, and use it."""
@@ -104,12 +102,12 @@ class MotorPolicy(Policy):
         """Move the memory of each sensor along with it; what motors know of it too."""
         if self.fixed_inputs:
             return carry
-        senses = jax.tree.map(lambda leaf: leaf[..., order], carry.senses)
-        channels = jnp.concatenate([order, len(order) + order])
-        return carry._replace(senses=senses, motors=carry.motors.of_channels(channels))
+        channels, motors = self.senses.channels_after(order), carry.motors
+        motors = motors if channels is None else motors.of_channels(channels)
+        return carry._replace(senses=carry.senses.reordered(order), motors=motors)
 
     def sensor_features(self, carry: MotorCarry) -> Float[Array, "H N"]:
-        """Return the state of the recurrent unit in each anonymous sensor."""
+        """Return the state of the recurrent unit in each sensor without a name."""
         return carry.senses.hidden
 
     def surprise(self, carry: MotorCarry) -> Scalar:
@@ -136,6 +134,48 @@ class MotorNeuronsConfig(PolicyConfig):
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorPolicy:
         """Draw an agent; ConfigError unless actions are numbers."""
         senses = NamedSenses(check_sensors(spec), self.hidden_size, self.change_scale, key=key)
+        return MotorPolicy(
+            senses=senses, motors=MotorNeurons(together=True), num_actions=_num_motors(actions)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class AttentionMotorNeuronsConfig(PolicyConfig):
+    """AttentionNeuron before motor neurons: sensors in any order, and of any number."""
+
+    num_queries: int = 8
+    """K, how many channels it makes of all sensors."""
+    hidden_size: int = 16
+    """Units of the LSTM that every sensor carries."""
+    message_size: int = 32
+    """Width of queries and keys."""
+    position_size: int = 8
+    """Width of the positional table that makes the queries."""
+    wish_size: int = 32
+    """Units between the channels and what is wished for, and as many for what is expected."""
+    change_scale: float = 10.0
+    """About how many steps it takes a reading to change by 1."""
+    reading_scale: float = 1.0
+    """Factor on the first weights of readings; less than 1 where readings are large."""
+
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorPolicy:
+        """Draw an agent for any number of sensors; ConfigError unless actions are numbers."""
+        check_sensors(spec)
+        key_layer, key_senses = jax.random.split(key)
+        layer = AttentionNeuron(
+            self.num_queries,
+            num_queries=self.num_queries,
+            hidden_size=self.hidden_size,
+            message_size=self.message_size,
+            position_size=self.position_size,
+            bias=True,
+            with_change=True,
+            key=key_layer,
+        )
+        scales = jnp.array([self.reading_scale, self.change_scale])
+        weights = layer.lstm.weight_ih.at[:, :2].multiply(scales)
+        layer = eqx.tree_at(lambda layer: layer.lstm.weight_ih, layer, weights)
+        senses = AttentionSenses(layer, self.wish_size, self.change_scale, key=key_senses)
         return MotorPolicy(
             senses=senses, motors=MotorNeurons(together=True), num_actions=_num_motors(actions)
         )
