@@ -2,9 +2,9 @@
 
 The picture is the maximum of the last two frames, resized by the mean of areas; a pixel of Pong's picture is
 2.5 rows and 40/21 columns of the screen. This is what `gymnasium.wrappers.AtariPreprocessing` shows, pixel
-for pixel, without the pictures that it draws and throws away; `?wrapper=AtariWrapper` shows what the wrapper of
-Stable-Baselines3 (`make_atari_env`) does. A game starts after 1 to 30 frames without an action, and is over
-when all lives are lost. `gym:ALE/Pong-v5` repeats the last action in a quarter of all
+for pixel, without the pictures that it draws and throws away; `?wrapper=AtariWrapper` shows what
+Stable-Baselines3's wrapper does (`make_atari_env`). A game starts after 1 to 30 frames without an action, and
+is over when all lives are lost. `gym:ALE/Pong-v5` repeats the last action in a quarter of all
 frames ("sticky actions", Machado et al. 2018); the papers' game is
 `gym:ALE/Pong-v5?repeat_action_probability=0`.
 

@@ -262,13 +262,23 @@ def check_statistics(statistics: Any, world: HostWorld) -> None:
         )
 
 
+_COLOURS = 3
+
+
 def check_spaces(model: Any, world: HostWorld) -> None:
     """Refuse a model that was trained with other spaces than a world's; ConfigError says what differs.
 
     Images may be stacks of frames, see `num_frames`.
     """
     shown = world.own_observation_space
-    if (frames := num_frames(model, world)) > 1:
+    frames = num_frames(model, world)
+    if frames % _COLOURS == 0 and shown.shape[2:] == (1,):
+        raise ConfigError(
+            f"The expert ({type(model).__name__}) was trained with images of {frames} channels, as those in "
+            f"colour, and {world.name} shows grey ones; if they are {frames} grey frames, register the "
+            "environment with the wrappers that stack them, and name that one as gym:module:Id."
+        )
+    if frames > 1:
         low, high = (np.repeat(bound, frames, -1) for bound in (shown.low, shown.high))
         shown = spaces.Box(low, high, dtype=shown.dtype)
     for what, theirs, ours in (
