@@ -4,9 +4,8 @@ The picture is the maximum of the last two frames, resized by the mean of areas;
 2.5 rows and 40/21 columns of the screen. This is what `gymnasium.wrappers.AtariPreprocessing` shows, pixel
 for pixel, without the pictures that it draws and throws away; `?wrapper=AtariWrapper` shows what
 Stable-Baselines3's wrapper does (`make_atari_env`). A game starts after 1 to 30 frames without an action, and
-is over when all lives are lost. `gym:ALE/Pong-v5` repeats the last action in a quarter of all
-frames ("sticky actions", Machado et al. 2018); the papers' game is
-`gym:ALE/Pong-v5?repeat_action_probability=0`.
+is over when all lives are lost. `gym:ALE/Pong-v5` repeats the last action in a quarter of all frames ("sticky
+actions", Machado et al. 2018); the papers' game is `gym:ALE/Pong-v5?repeat_action_probability=0`.
 
 They come from ale-py, the extra `atari`.
 """
@@ -73,7 +72,7 @@ def open_game(
     settings = {_STARTS: 0, _WRAPPER: AtariGame.wrapper, **settings, **_FIXED}
     starts, wrapper = settings.pop(_STARTS), settings.pop(_WRAPPER)
     sticky = settings.get(_STICKY, 0)
-    if wrapper not in _GAMES:
+    if (game := _GAMES.get(str(wrapper))) is None:
         raise did_you_mean(_WRAPPER, str(wrapper), _GAMES)
     if type(starts) is not int or starts < 0:
         raise ConfigError(f"{name}: {_STARTS} counts actions, from 0 on, not {starts!r}.")
@@ -81,7 +80,7 @@ def open_game(
         raise ConfigError(
             f"{name}: {_STICKY} is a probability, from 0 to less than 1, not {sticky!r}."
         )
-    return _GAMES[wrapper](make(settings), starts)
+    return game(make(settings), starts)
 
 
 class AtariGame(gymnasium.Wrapper):

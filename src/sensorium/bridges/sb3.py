@@ -31,6 +31,8 @@ from sensorium.errors import ConfigError, ObservationError
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy, PolicyConfig
 from sensorium.types import ObservationSpec, PyTree, spec_of
 
+_COLOURS = 3  # channels of an image in colour
+
 
 @runtime_checkable
 class HasPolicy(Protocol):
@@ -260,9 +262,6 @@ def check_statistics(statistics: Any, world: HostWorld) -> None:
         raise ConfigError(
             "The statistics of VecNormalize hold NaN or infinity, or a variance below zero."
         )
-
-
-_COLOURS = 3
 
 
 def check_spaces(model: Any, world: HostWorld) -> None:

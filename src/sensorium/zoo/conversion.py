@@ -377,6 +377,7 @@ def _compare(
             name: summarise(np.asarray(episode.total), world.solved_return)
             for name, episode in played.items()
         },
+        different=num_different(played[PLAIN]),
         twin={
             name: evaluate(agent.policy, env, each, episodes=episodes, seed=seed, engine=engine)
             for name, each in rows.items()
