@@ -98,7 +98,7 @@ def convert(
     set: UseAppendAction[tuple[str, ...]] = (),
     run_dir: File = None,
     seed: int = 0,
-    episodes: int = 100,
+    episodes: Count = None,
     quiet: Flag = False,
     json: Output = None,
 ) -> None:
@@ -116,7 +116,7 @@ def convert(
         set: A setting of the recipe, as of `train`.
         run_dir: Where the run is kept; runs/ENV-twin by default. One that was interrupted goes on.
         seed: Any whole number from 0 on; decides everything.
-        episodes: Of each score at the end.
+        episodes: Of each score at the end; 100 if not said, 20 of images.
         quiet: Show no progress.
         json: Write figures as JSON to this file; - for standard output.
     """

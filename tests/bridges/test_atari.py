@@ -15,6 +15,7 @@ pong = pytest.importorskip("sensorium.bridges.pong")
 
 PONG = "ALE/Pong-v5"
 STICKY = "repeat_action_probability"
+NO_EXPERTS = "the extra `experts` is not installed"
 
 
 @pytest.mark.parametrize("name", ["ALE/Breakout-v5", "PongNoFrameskip-v4"])
@@ -145,27 +146,123 @@ def test_the_teacher_of_students_that_err_wants_other_moves_and_knows_the_same()
     assert 10 < differ < 150
 
 
-def test_models_trained_behind_gymnasiums_wrappers_act_here_as_there():
-    stable_baselines3 = pytest.importorskip("stable_baselines3")
+@pytest.mark.parametrize("game", ["Pong", "Breakout", "MsPacman"])  # no lives, lives, and no button
+def test_games_look_as_those_of_stable_baselines_wrapper(game):
+    wrappers = pytest.importorskip("stable_baselines3.common.atari_wrappers", reason=NO_EXPERTS)
+    ours = open_env(f"{game}NoFrameskip-v4?wrapper=AtariWrapper")
+    theirs = wrappers.AtariWrapper(gymnasium.make(f"{game}NoFrameskip-v4"), clip_reward=False)
+    random, lost = np.random.default_rng(0), 0
+    shown, expected = ours.reset(seed=0)[0], theirs.reset(seed=0)[0]
+    np.testing.assert_array_equal(shown, expected)
+    for _ in range(400):
+        action = int(random.integers(ours.action_space.n))
+        (shown, reward, *ends, _), (expected, theirs_earned, *theirs_ends, _) = (
+            env.step(action) for env in (ours, theirs)
+        )
+        if ends[0]:
+            assert theirs_ends[0]
+            break
+        if theirs_ends[0]:  # a life was lost, and here the game goes on
+            expected, lost = theirs.reset()[0], lost + 1
+        else:
+            assert reward == theirs_earned
+        np.testing.assert_array_equal(shown, expected)
+    assert lost >= (game != "Pong")
+
+
+def test_an_unknown_wrapper_names_the_nearest():
+    with pytest.raises(UnknownNameError, match="AtariWrapper"):
+        open_env(f"{PONG}?wrapper=AtariWraper")
+
+
+def of_gymnasium(**settings):
+    """Open Pong as models see it behind Gymnasium's wrappers."""
+    theirs = gymnasium.make(PONG, frameskip=1)
+    theirs = gymnasium.wrappers.AtariPreprocessing(theirs, **settings)
+    return gymnasium.wrappers.FrameStackObservation(theirs, 4)
+
+
+def small_model(kind, env):
+    """Make a model of Stable-Baselines3 that has learned nothing."""
+    small = dict(policy_kwargs=dict(features_extractor_kwargs=dict(features_dim=8)), seed=0)
+    more = {"DQN": dict(buffer_size=10), "PPO": dict(n_steps=64)}.get(kind, {})
+    sb3 = pytest.importorskip("stable_baselines3", reason=NO_EXPERTS)
+    return getattr(sb3, kind)("CnnPolicy", env, device="cpu", **small, **more)
+
+
+def choose_by_what_moves(model, stack):
+    """Make all actions equally good on a picture: weights that are drawn choose one whatever is shown."""
+    policy = model.policy
+    shown, last = policy.obs_to_tensor(stack)[0], getattr(policy, "action_net", None)
+    if last is None:
+        last, outputs = policy.q_net.q_net[-1], policy.q_net(shown)
+    else:
+        outputs = policy.get_distribution(shown).distribution.logits
+    last.bias.data -= outputs[0].detach()
+
+
+@pytest.mark.parametrize("kind", ["PPO", "A2C", "DQN"])
+@pytest.mark.parametrize("wrapper", ["AtariPreprocessing", "AtariWrapper"])
+def test_models_act_here_as_in_the_pipeline_that_they_were_trained_in(kind, wrapper, tmp_path):
+    pytest.importorskip("stable_baselines3", reason=NO_EXPERTS)
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
+
+    from sensorium.bridges.sb3 import load_model
     from sensorium.training.expert_actors import Sb3Actor
 
-    theirs = gymnasium.make(PONG, frameskip=1)
-    theirs = gymnasium.wrappers.AtariPreprocessing(theirs)
-    theirs = gymnasium.wrappers.FrameStackObservation(theirs, 4)
-    settings = dict(policy_kwargs=dict(features_extractor_kwargs=dict(features_dim=8)), seed=0)
-    model = stable_baselines3.PPO("CnnPolicy", theirs, device="cpu", n_steps=64, **settings)
-    world, ours = make_world(f"gym:{PONG}"), open_env(PONG)
-    actor, started, acted = Sb3Actor(model, world), np.ones(1, bool), set()
-    stack, shown = theirs.reset(seed=0)[0], ours.reset(seed=0)[0]
+    if wrapper == "AtariPreprocessing":
+        env, theirs = PONG, DummyVecEnv([of_gymnasium])
+    else:
+        env = "PongNoFrameskip-v4?wrapper=AtariWrapper"
+        theirs = VecFrameStack(make_atari_env("PongNoFrameskip-v4"), 4)
+    model = small_model(kind, theirs)
+    theirs.seed(5)
+    stack, ours = theirs.reset(), open_env(env)
+    choose_by_what_moves(model, stack)
+    model.save(tmp_path / "model.zip")
+    shown, world = ours.reset(seed=5)[0], make_world(f"gym:{env}")
+    actor, started, acted = (
+        Sb3Actor(load_model(tmp_path / "model.zip"), world),
+        np.ones(1, bool),
+        [],
+    )
     for step in range(40):
         advice = actor.act(started, np.zeros(1, int), shown[None])
-        action, _ = model.predict(stack, deterministic=True)
-        if (
-            step > 2
-        ):  # a stack is filled with the first picture there, here with zeros as by VecFrameStack
-            assert world.to_env_actions(advice)[0] == action
-            acted.add(int(action))
-        started = np.zeros(1, bool)
-        taken = step % 6
-        stack, shown = theirs.step(taken)[0], ours.step(taken)[0]
-    assert acted
+        (action,), _ = model.predict(stack, deterministic=True)
+        assert world.to_env_actions(advice)[0] == action
+        acted.append(int(action))
+        started, taken = np.zeros(1, bool), step % 6
+        stack, shown = theirs.step([taken])[0], ours.step(taken)[0]
+    assert len(set(acted)) > 1
+
+
+@pytest.mark.parametrize(
+    ("open_theirs", "sentence"),
+    [
+        (lambda: of_gymnasium(screen_size=64), r"shape \(4, 64, 64\), not \(84, 84, 1\)"),
+        (
+            lambda: gymnasium.wrappers.AtariPreprocessing(
+                gymnasium.make(PONG, frameskip=1), grayscale_obs=False
+            ),
+            "images of 3 channels, as those in colour, and ALE/Pong-v5 shows grey ones",
+        ),
+        (
+            lambda: gymnasium.wrappers.FrameStackObservation(
+                gymnasium.wrappers.AtariPreprocessing(
+                    gymnasium.make(PONG, frameskip=1, full_action_space=True)
+                ),
+                4,
+            ),
+            "18 choices from 0 on, not 6",
+        ),
+    ],
+)
+def test_models_of_other_pictures_or_actions_are_refused(open_theirs, sentence):
+    pytest.importorskip("stable_baselines3", reason=NO_EXPERTS)
+    from sensorium.bridges.sb3 import check_spaces
+
+    model = small_model("PPO", open_theirs())
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        check_spaces(model, make_world(f"gym:{PONG}"))
+    assert "\n" not in str(caught.value)

@@ -15,7 +15,7 @@ from sensorium.flags import seconds_of
 from sensorium.perturbations import Reshuffle
 from sensorium.policies import AttentionNeuronConfig, DeepSetsConfig, SetTransformerConfig
 from sensorium.recipes.twin import Measured, name_of_twin, twin
-from sensorium.rollout import make_world
+from sensorium.rollout import Episode, make_world
 from sensorium.rollout.host import Transcript
 from sensorium.training.expert_actors import PythonActor
 from sensorium.zoo import conversion
@@ -86,6 +86,65 @@ def test_an_expert_of_images_has_a_twin_whose_patches_may_move(tmp_path):
     assert comparison.expert["plain"].mean == 20
     for name in ("plain", "shuffled", "reshuffled in mid-episode"):
         assert comparison.share(comparison.twin[name].summary.mean) > 0.9
+
+
+def test_an_atari_model_has_a_twin(tmp_path):
+    """The whole chain on real frames, but for a model and a student that know nothing."""
+    pytest.importorskip("ale_py", reason="the extra `atari` is not installed")
+    sb3 = pytest.importorskip("stable_baselines3", reason="the extra `experts` is not installed")
+    from stable_baselines3.common.env_util import make_atari_env
+    from stable_baselines3.common.vec_env import VecFrameStack
+
+    small = dict(features_extractor_kwargs=dict(features_dim=8))
+    env = VecFrameStack(make_atari_env("PongNoFrameskip-v4"), 4)
+    sb3.PPO("CnnPolicy", env, n_steps=64, policy_kwargs=small, seed=0).save(tmp_path / "model.zip")
+    comparison = conversion.run(
+        str(tmp_path / "model.zip"),
+        "gym:PongNoFrameskip-v4?wrapper=AtariWrapper&max_num_frames_per_episode=120",
+        run_dir=tmp_path / "twin",
+        settings=(
+            *("generations=1", "demonstration_rounds=1", "num_rounds=1", "num_batches=1"),
+            *("num_envs=2", "rollout_steps=20", "num_steps=20", "window=20", "warm_up_steps=5"),
+            *("batch_size=2", "test_episodes=2", "policy.num_queries=4", "policy.hidden_size=8"),
+        ),
+        episodes=2,
+        quiet=True,
+    )
+    assert list(comparison.twin)[:2] == ["plain", "shuffled"]
+    plain, shuffled = (comparison.twin[name].returns for name in ("plain", "shuffled"))
+    np.testing.assert_array_equal(plain, shuffled)
+    agent = sensorium.load(comparison.directory)
+    assert agent.policy.distinct_patches in (24, 32, 40)  # of 196, as many as differ
+
+
+def test_how_an_expert_of_images_is_imitated_follows_from_what_it_was_shown():
+    env = "gym:tests.host_worlds:Stripes-v0"
+    world = make_world(env)
+
+    def recipe(**measured):
+        return twin(env, world, Measured("model.zip", longest=70, **measured))
+
+    textures, flat = recipe(), recipe(distinct_patches=24)
+    repeated = recipe(distinct_patches=24, few_episodes=True)
+    assert [each.policy.distinct_patches for each in (textures, flat, repeated)] == [None, 24, 24]
+    memories = [each.policy.hidden_size for each in (textures, flat, repeated)]
+    assert memories == [16, 128, None]
+    clone = repeated.stages[0].trainer
+    assert (clone.num_rounds, clone.rollout_steps) == (0, 70)
+    for each in (textures, flat, repeated):
+        assert each.from_json(each.to_json()) == each
+
+
+def test_episodes_that_differ_in_their_beginning_alone_are_the_same():
+    random = np.random.default_rng(0)
+    first, second = random.integers(-1, 2, (2, 40)).astype(float)
+    rewards = np.zeros((4, 60))
+    for row, (each, start) in enumerate(((first, 0), (first, 7), (second, 3), (second, 12))):
+        rewards[row, start : start + 40] = each
+    episodes = Episode(rewards.sum(1), np.full(4, 60), rewards)
+    assert conversion.num_different(episodes) == 2
+    alive = np.ones((4, 60))  # as where each step earns 1
+    assert conversion.num_different(Episode(alive.sum(1), np.full(4, 60), alive)) == 4
 
 
 def test_the_same_call_goes_on_with_what_is_there(converted):

@@ -2,30 +2,31 @@
 
 The picture is the maximum of the last two frames, resized by the mean of areas; a pixel of Pong's picture is
 2.5 rows and 40/21 columns of the screen. This is what `gymnasium.wrappers.AtariPreprocessing` shows, pixel
-for pixel, without the pictures that it draws and throws away. A game starts after 1 to 30 frames without an
-action, and is over when all lives are lost. `gym:ALE/Pong-v5` repeats the last action in a quarter of all
-frames ("sticky actions", Machado et al. 2018); the papers' game is
-`gym:ALE/Pong-v5?repeat_action_probability=0`.
+for pixel, without the pictures that it draws and throws away; `?wrapper=AtariWrapper` shows what
+Stable-Baselines3's wrapper does (`make_atari_env`). A game starts after 1 to 30 frames without an action, and
+is over when all lives are lost. `gym:ALE/Pong-v5` repeats the last action in a quarter of all frames ("sticky
+actions", Machado et al. 2018); the papers' game is `gym:ALE/Pong-v5?repeat_action_probability=0`.
 
 They come from ale-py, the extra `atari`.
 """
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from jaxtyping import UInt8
 
-from sensorium.errors import ConfigError, needs
+from sensorium.errors import ConfigError, did_you_mean, needs
 
 FRAMES = 4
 """Of the emulator in a step."""
 SIZE = 84
 """Pixels of a picture, each way."""
 
-_STARTS, _STICKY = "random_starts", "repeat_action_probability"
+_STARTS, _WRAPPER, _STICKY = "random_starts", "wrapper", "repeat_action_probability"
 _FIXED = {"frameskip": 1, "obs_type": "ram", "continuous": False, "sound_obs": False}
 _MOST_NOOPS = 30
 _PARTS = re.compile("NOOP|UP|DOWN|LEFT|RIGHT|FIRE")  # of the name of an action
@@ -42,19 +43,21 @@ def knows(name: str) -> bool:
     return identifier.startswith("ALE/") or "NoFrameskip-v" in identifier
 
 
-def prepare(name: str, settings: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-    """Register ALE's games, and check the options of one.
+def open_game(
+    name: str, settings: dict[str, Any], make: Callable[[dict[str, Any]], gymnasium.Env]
+) -> "AtariGame":
+    """Open one of ALE's games.
 
     Args:
         name: Such as `"ALE/Pong-v5"`.
         settings: The options. `random_starts`, 0 by default: take up to so many random actions before an
-            episode, so that it starts in mid-game; others are arguments of `gymnasium.make`.
-
-    Returns:
-        `random_starts`, and all arguments of `gymnasium.make`.
+            episode, so that it starts in mid-game. `wrapper`: `AtariPreprocessing`, the default, or
+            `AtariWrapper`. Others are arguments of `gymnasium.make`.
+        make: Calls `gymnasium.make` with arguments.
 
     Raises:
         MissingExtraError: ale-py or OpenCV is not installed.
+        UnknownNameError: There is no such wrapper.
         ConfigError: An option is of the wrong kind, or cannot be chosen.
     """
     with needs("atari", name):
@@ -66,31 +69,44 @@ def prepare(name: str, settings: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         raise ConfigError(
             f"{name}: {min(fixed)} cannot be chosen; agents see a grey picture after each {FRAMES} frames."
         )
-    settings = {_STARTS: 0, **settings, **_FIXED}
-    starts, sticky = settings.pop(_STARTS), settings.get(_STICKY, 0)
+    settings = {_STARTS: 0, _WRAPPER: AtariGame.wrapper, **settings, **_FIXED}
+    starts, wrapper = settings.pop(_STARTS), settings.pop(_WRAPPER)
+    sticky = settings.get(_STICKY, 0)
+    if (game := _GAMES.get(str(wrapper))) is None:
+        raise did_you_mean(_WRAPPER, str(wrapper), _GAMES)
     if type(starts) is not int or starts < 0:
         raise ConfigError(f"{name}: {_STARTS} counts actions, from 0 on, not {starts!r}.")
     if not isinstance(sticky, int | float) or not 0 <= sticky < 1:
         raise ConfigError(
             f"{name}: {_STICKY} is a probability, from 0 to less than 1, not {sticky!r}."
         )
-    return starts, settings
+    return game(make(settings), starts)
 
 
 class AtariGame(gymnasium.Wrapper):
-    """A game in steps of four frames.
+    """A game in steps of four frames, as `AtariPreprocessing` of Gymnasium shows it.
 
     `info` has the number of `lives`, the last `action`, and the `memory` after each of the last two frames.
     """
 
+    wrapper: ClassVar[str] = "AtariPreprocessing"
+    """Whose pictures it shows."""
+    _facts: ClassVar[dict[str, Any]] = {
+        "fills_stack": True,  # as FrameStackObservation
+        "note": "pictures of AtariPreprocessing; for a model behind AtariWrapper of Stable-Baselines3 "
+        "(make_atari_env) add ?wrapper=AtariWrapper",
+    }
+    _channels: ClassVar[tuple[int, ...]] = ()  # of a frame
+
     def __init__(self, env: gymnasium.Env, random_starts: int = 0):
-        """Wrap a game of ALE that was opened as `prepare` says."""
+        """Wrap a game of ALE; see `open_game`."""
         super().__init__(env)
         self.observation_space = spaces.Box(0, 255, (SIZE, SIZE, 1), np.uint8)
-        self.metadata = {**env.metadata, "render_fps": _FRAMES_PER_SECOND // FRAMES}
+        facts = {**self._facts, "render_fps": _FRAMES_PER_SECOND // FRAMES}
+        self.metadata = {**env.metadata, **facts}
         self._ale, self._actions = env.unwrapped.ale, env.unwrapped._action_set
         self._random_starts = random_starts
-        self._frames = np.zeros((2, *self._ale.getScreenDims()), np.uint8)
+        self._frames = np.zeros((2, *self._ale.getScreenDims(), *self._channels), np.uint8)
         self._memory = np.zeros((2, self._ale.getRAMSize()), np.uint8)
 
     @property
@@ -110,7 +126,7 @@ class AtariGame(gymnasium.Wrapper):
             self._ale.act(self._actions[0])
         self._frames[0] = 0
         self._look(1)
-        action = 0
+        action, _ = self._take(self._opening())
         for _ in range(random.integers(self._random_starts + 1) if self._random_starts else 0):
             action = int(random.integers(len(self._actions)))
             self._advance(action)
@@ -120,9 +136,22 @@ class AtariGame(gymnasium.Wrapper):
 
     def step(self, action: Any) -> tuple[Picture, float, bool, bool, dict[str, Any]]:
         """Take an action for four frames, or until the game is over."""
-        reward = self._advance(int(action))
+        last, lives = int(action), self._ale.lives()
+        reward = self._advance(last)
+        if 0 < self._ale.lives() < lives:
+            last, more = self._take(self._opening(lost=True), last)
+            reward += more
         ends = self._ale.game_over(with_truncation=False), self._ale.game_truncated()
-        return self._picture(), reward, *ends, self._info(int(action))
+        return self._picture(), reward, *ends, self._info(last)
+
+    def _opening(self, lost: bool = False) -> tuple[int, ...]:
+        """Return the actions that begin a game, or the next life where one was lost."""
+        return ()
+
+    def _take(self, actions: tuple[int, ...], last: int = 0) -> tuple[int, float]:
+        """Take actions; return the last one, and what they earned."""
+        reward = sum(map(self._advance, actions), 0.0)
+        return (last, *actions)[-1], reward
 
     def _advance(self, action: int) -> float:
         ale, chosen, reward = self._ale, self._actions[action], 0.0
@@ -135,14 +164,47 @@ class AtariGame(gymnasium.Wrapper):
         return reward
 
     def _look(self, place: int) -> None:
-        self._ale.getScreenGrayscale(self._frames[place])
+        self._draw(self._frames[place])
         self._memory[place] = self._ale.getRAM()
 
     def _info(self, action: int) -> dict[str, Any]:
         return {"lives": self._ale.lives(), "action": action, "memory": self._memory.copy()}
 
+    def _draw(self, frame: np.ndarray) -> None:
+        self._ale.getScreenGrayscale(frame)
+
     def _picture(self) -> Picture:
         import cv2
 
-        both = np.maximum(*self._frames)
-        return cv2.resize(both, (SIZE, SIZE), interpolation=cv2.INTER_AREA)[..., None]
+        grey = self._to_grey(np.maximum(*self._frames))
+        return cv2.resize(grey, (SIZE, SIZE), interpolation=cv2.INTER_AREA)[..., None]
+
+    def _to_grey(self, frame: np.ndarray) -> np.ndarray:
+        return frame
+
+
+class Sb3AtariGame(AtariGame):
+    """A game as `AtariWrapper` of Stable-Baselines3 shows it, but in episodes of all lives, for all points.
+
+    The maximum of two frames is taken in colour, not in grey: where things move, pixels differ. In games with
+    a button it is pressed first, then the next action is taken, in each life: `FireResetEnv`.
+    """
+
+    wrapper: ClassVar[str] = "AtariWrapper"
+    _facts: ClassVar[dict[str, Any]] = {"note": "pictures and starts of AtariWrapper"}
+    _channels: ClassVar[tuple[int, ...]] = (3,)
+
+    def _opening(self, lost: bool = False) -> tuple[int, ...]:
+        fires = "FIRE" in self.env.unwrapped.get_action_meanings()
+        return (0,) * lost + (1, 2) * fires  # `EpisodicLifeEnv`, then `FireResetEnv`
+
+    def _draw(self, frame: np.ndarray) -> None:
+        self._ale.getScreenRGB(frame)
+
+    def _to_grey(self, frame: np.ndarray) -> np.ndarray:
+        import cv2
+
+        return cv2.cvtColor(frame, cv2.COLOR_RGB2GRAY)
+
+
+_GAMES = {game.wrapper: game for game in (AtariGame, Sb3AtariGame)}

@@ -146,6 +146,16 @@ class HostWorld(World):
         return self._facts.steps_per_second
 
     @property
+    def fills_stack(self) -> bool:
+        """Whether the first image of an episode fills a stack of frames, or black images do."""
+        return self._facts.fills_stack
+
+    @property
+    def note(self) -> str:
+        """What else is to be known of what it shows."""
+        return self._facts.note
+
+    @property
     def on_host(self) -> bool:
         """True: it is simulated in worker processes."""
         return True
@@ -222,6 +232,8 @@ class _Facts:
     time_limit: int | None
     solved_return: float
     steps_per_second: int
+    fills_stack: bool
+    note: str
     render_mode: str | None
 
 
@@ -272,6 +284,8 @@ def _facts(name: str) -> _Facts:
             time_limit=limit,
             solved_return=math.inf if threshold is None else float(threshold),
             steps_per_second=max(round(env.metadata.get("render_fps") or _STEPS_PER_SECOND), 1),
+            fills_stack=bool(env.metadata.get("fills_stack")),
+            note=str(env.metadata.get("note", "")),
             render_mode=_IMAGES if _IMAGES in (env.metadata.get("render_modes") or ()) else None,
         )
     finally:

@@ -129,8 +129,7 @@ def open_env(
         if training_reward:
             raise ConfigError(f"{name} has no reward of its own for training.")
         if atari.knows(parsed.id):
-            starts, settings = atari.prepare(parsed.id, parsed.settings)
-            env = atari.AtariGame(make(settings), starts)
+            env = atari.open_game(parsed.id, parsed.settings, make)
         else:
             env = make(parsed.settings)
     env = lay_out(name, env, parsed.layout)

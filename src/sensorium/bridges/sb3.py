@@ -31,6 +31,8 @@ from sensorium.errors import ConfigError, ObservationError
 from sensorium.policies import ConvolutionalConfig, FeedForwardConfig, Policy, PolicyConfig
 from sensorium.types import ObservationSpec, PyTree, spec_of
 
+_COLOURS = 3  # channels of an image in colour
+
 
 @runtime_checkable
 class HasPolicy(Protocol):
@@ -268,7 +270,14 @@ def check_spaces(model: Any, world: HostWorld) -> None:
     Images may be stacks of frames, see `num_frames`.
     """
     shown = world.own_observation_space
-    if (frames := num_frames(model, world)) > 1:
+    frames = num_frames(model, world)
+    if frames % _COLOURS == 0 and shown.shape[2:] == (1,):
+        raise ConfigError(
+            f"The expert ({type(model).__name__}) was trained with images of {frames} channels, as those in "
+            f"colour, and {world.name} shows grey ones; if they are {frames} grey frames, register the "
+            "environment with the wrappers that stack them, and name that one as gym:module:Id."
+        )
+    if frames > 1:
         low, high = (np.repeat(bound, frames, -1) for bound in (shown.low, shown.high))
         shown = spaces.Box(low, high, dtype=shown.dtype)
     for what, theirs, ours in (

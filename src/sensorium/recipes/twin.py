@@ -6,7 +6,6 @@ Sizes and lengths are derived from the world; docs/experiments.md lists what was
 import dataclasses
 import math
 import re
-from typing import Literal
 
 import equinox as eqx
 import jax
@@ -31,17 +30,18 @@ from sensorium.perturbations import (
 )
 from sensorium.policies import (
     AttentionNeuronConfig,
-    KeyMap,
     PolicyConfig,
-    Reading,
-    VisionAttentionNeuronConfig,
 )
 from sensorium.recipes.recipe import Recipe, Stage
+from sensorium.recipes.twin_of_images import (
+    Size,
+    Training,
+    patch_size,
+    student_of_images,
+    training_on_images,
+)
 from sensorium.training import DaggerConfig, PpoConfig
 from sensorium.types import Actions, ObservationSpec, in_words, num_sensors_of, shape_of
-
-Size = Literal["standard", "wide"]
-"""Of a student."""
 
 _STANDARD = AttentionNeuronConfig(
     num_queries=32,
@@ -59,19 +59,6 @@ STUDENTS: dict[Size, AttentionNeuronConfig] = {
     ),
 }
 
-_VISION = VisionAttentionNeuronConfig(
-    num_queries=16,
-    message_size=32,
-    motion_scale=10.0,
-    reading=Reading.WHOLE,
-    hidden_rows=0,
-    key_map=KeyMap.NLA_INVARIANT,
-)
-STUDENTS_OF_IMAGES: dict[Size, VisionAttentionNeuronConfig] = {
-    "standard": _VISION,
-    "wide": dataclasses.replace(_VISION, num_queries=32, reader_size=64, hidden_size=64),
-}
-
 _WINDOW = 50
 _SEQUENCE = 100  # steps of a sequence
 _RESHUFFLE = 66  # at most so many steps of an order: all sequences have another after that
@@ -85,7 +72,6 @@ _MOST_ITERATIONS = 32
 _NEW_STEPS = 6_400
 _NEW_SECONDS = 10
 _FEWEST_ENVS, _MOST_ENVS = 16, 128
-_PATCH_SIZES = (6, 7, 8, 5, 4, 10, 3)  # pixels, the best first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +92,10 @@ class Measured:
     """Steps of its longest episode; where an environment sets no limit, students have twice as many."""
     steps_per_second: float = math.inf
     """That it took, in all episodes together."""
+    distinct_patches: int | None = None
+    """How many patches of an image differ at most, where most are alike; None where they are not."""
+    few_episodes: bool = False
+    """Whether its episodes are a few, over and over."""
 
 
 def twin(
@@ -137,24 +127,28 @@ def twin(
         raise ConfigError(
             f"{env} shows {in_words(spec)}; twins take scalar sensors, entities or images."
         )
-    policy = student if isinstance(student, PolicyConfig) else _student(student, spec, expert.unit)
+    policy = student if isinstance(student, PolicyConfig) else _student(student, spec, expert)
     max_steps = world.max_steps
     if expert.longest and not world.has_time_limit:
         max_steps = min(max_steps, 2 * expert.longest)
-    trainer = _of_images() if is_image(spec) else _of_sensors(spec, max_steps, expert)
+    if is_image(spec):
+        about = expert.distinct_patches, expert.few_episodes
+        training = training_on_images(*about, expert.longest or max_steps)
+    else:
+        training = Training(_of_sensors(spec, max_steps, expert), _GENERATIONS, test_every=4)
     if then_ppo and max_seconds is not None:
         max_seconds /= 2
     padded = not isinstance(spec, int) or _ignores_zeros(policy, spec, world.actions)
     trained, tested = _rewirings(spec, expert.mean_length or max_steps, padded)
     clone = Stage(
         "clone",
-        trainer,
-        generations=_GENERATIONS,
+        training.trainer,
+        generations=training.generations,
         perturbation=trained,
         test_perturbation=tested,
         expert=expert.source,
         vecnormalize=expert.vecnormalize,
-        test_every=4,
+        test_every=training.test_every,
         test_episodes=num_tests(spec),
         checkpoint_every=4,
         stop_at=expert.stop_at,
@@ -163,7 +157,8 @@ def twin(
     stages: tuple[Stage, ...] = (clone,)
     if then_ppo:
         ppo = dict(name="ppo", trainer=_from_reward(expert, max_seconds), test_every=2)
-        stages += (clone.changed(**ppo, expert="", vecnormalize=""),)
+        ppo |= dict(generations=_GENERATIONS, expert="", vecnormalize="")
+        stages += (clone.changed(**ppo),)
     return Recipe(
         name=name_of_twin(env),
         summary=f"Does in {env} what its expert does, with its sensors in any order.",
@@ -187,7 +182,7 @@ def num_tests(spec: ObservationSpec) -> int:
 def shuffled(spec: ObservationSpec, every: int = 0) -> Perturbation:
     """Return a shuffle of sensors or patches; with `every`, another each so many steps."""
     if is_image(spec):
-        return ShufflePatches(_patch_size(spec), every)
+        return ShufflePatches(patch_size(spec), every)
     return Reshuffle(every) if every else Shuffle()
 
 
@@ -195,7 +190,7 @@ def scored(spec: ObservationSpec) -> dict[str, Perturbation]:
     """Return the perturbations that a twin is scored under, by name, beside a reshuffle in mid-episode."""
     plain: dict[str, Perturbation] = {"plain": Identity(), "shuffled": shuffled(spec)}
     if is_image(spec):
-        hidden = compose(Occlude(0.1, _patch_size(spec)), shuffled(spec))
+        hidden = compose(Occlude(0.1, patch_size(spec)), shuffled(spec))
         return plain | {"a tenth of the patches black, shuffled": hidden}
     more: tuple[Perturbation, ...] = (Duplicate(2), NoiseChannels(5))
     if num_sensors_of(spec) != 1:
@@ -203,22 +198,10 @@ def scored(spec: ObservationSpec) -> dict[str, Perturbation]:
     return plain | {str(each): each for each in (compose(part, Shuffle()) for part in more)}
 
 
-def _student(size: Size, spec: ObservationSpec, unit: float) -> PolicyConfig:
+def _student(size: Size, spec: ObservationSpec, expert: Measured) -> PolicyConfig:
     if is_image(spec):
-        return dataclasses.replace(STUDENTS_OF_IMAGES[size], patch_size=_patch_size(spec))
-    return dataclasses.replace(STUDENTS[size], squash=unit)
-
-
-def _patch_size(spec: ObservationSpec) -> int:
-    """Return the best size of patches that divide images; ConfigError if none does."""
-    height, width, _ = shape_of(spec)
-    sizes = [size for size in _PATCH_SIZES if height % size == width % size == 0]
-    if not sizes:
-        raise ConfigError(
-            f"Images of {height} x {width} pixels divide into no patches of 3 to 10 pixels; a wrapper of "
-            "Gymnasium (ResizeObservation) makes them 84 x 84."
-        )
-    return sizes[0]
+        return student_of_images(size, spec, expert.distinct_patches, expert.few_episodes)
+    return dataclasses.replace(STUDENTS[size], squash=expert.unit)
 
 
 def _of_sensors(spec: ObservationSpec, max_steps: int, expert: Measured) -> DaggerConfig:
@@ -270,23 +253,6 @@ def _rollout_steps(max_steps: int, expert: Measured) -> int:
     time limit, later steps are much alike, and many short rollouts teach more than few long ones.
     """
     return min(max_steps, _BEGINNING) if expert.mean_length >= max_steps else max_steps
-
-
-def _of_images() -> DaggerConfig:
-    """Set up DAgger that corrects the student before its errors add up: see docs/experiments.md."""
-    return DaggerConfig(
-        num_envs=16,
-        rollout_steps=20,
-        num_rounds=50,
-        buffer_rounds=1,
-        num_batches=1,
-        batch_size=16,
-        num_steps=20,
-        window=20,
-        beta_generations=5,
-        learning_rate=1e-3,
-        ema_decay=0.99,
-    )
 
 
 def _rewirings(

@@ -24,20 +24,29 @@ from sensorium.rollout.acting import Actor
 
 
 class FrameStack:
-    """The last images of each of L lanes along the channels, the newest last: as VecFrameStack does it."""
+    """The last images of each of L lanes along the channels, the newest last."""
 
-    def __init__(self, number: int):
-        """Keep that many."""
-        self._number = number
+    def __init__(self, number: int, fills: bool = False):
+        """Keep that many.
+
+        Args:
+            number: How many.
+            fills: Let the first image of an episode stand for those before it, as FrameStackObservation does;
+                else they are black, as of VecFrameStack.
+        """
+        self._number, self._fills = number, fills
         self._frames: np.ndarray | None = None
 
     def __call__(self, started: Bool[np.ndarray, " L"], images: np.ndarray) -> np.ndarray:
-        """Add an image to each lane; where an episode has started, those before it are black."""
+        """Add an image to each lane; forget those before it where an episode has started."""
         if self._number == 1:
             return images
+        first = np.tile(images, self._number - 1) if self._fills else np.uint8(0)
         if self._frames is None:
             self._frames = np.zeros((*images.shape[:-1], images.shape[-1] * self._number), np.uint8)
-        before = np.where(started.reshape(-1, 1, 1, 1), 0, self._frames[..., images.shape[-1] :])
+        before = np.where(
+            started.reshape(-1, 1, 1, 1), first, self._frames[..., images.shape[-1] :]
+        )
         self._frames = np.concatenate([before, images], axis=-1)
         return self._frames
 
@@ -60,7 +69,7 @@ class Sb3Actor(Actor):
         if statistics is not None:
             check_statistics(statistics, world)
         self._model, self._world = model, world
-        self._stacked = FrameStack(num_frames(model, world))
+        self._stacked = FrameStack(num_frames(model, world), world.fills_stack)
         self._normalised = getattr(statistics, "normalize_obs", lambda shown: shown)
         self._state: Any = None
         self._tells_logits = tells_logits(model)

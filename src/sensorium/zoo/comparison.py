@@ -31,6 +31,8 @@ class Comparison:
     """Mean return of random actions."""
     expert: dict[str, Summary]
     """By the name of the perturbation."""
+    different: int
+    """Of its plain episodes, how many differ in more than when they begin; see `conversion.num_different`."""
     twin: dict[str, Scores]
     """Likewise; "reshuffled in mid-episode" is once, after half of the expert's mean length."""
     seconds: float
@@ -47,6 +49,7 @@ class Comparison:
             "env": self.env,
             "random": self.random,
             "expert": {name: dataclasses.asdict(each) for name, each in self.expert.items()},
+            "different": self.different,
             "twin": {
                 name: {**each.to_json(), "share": self.share(each.summary.mean)}
                 for name, each in self.twin.items()
@@ -57,8 +60,11 @@ class Comparison:
     def table(self) -> Table:
         """Make a table of what both earn."""
         episodes = self.twin[PLAIN].episodes
+        many = f"{episodes} episodes"
+        if self.different < episodes:
+            many += f" ({self.different} different)"
         table = Table(
-            title=f"{short_name(self.env)}, {episodes} episodes, twin trained in {self.seconds / 60:.1f} min",
+            title=f"{short_name(self.env)}, {many}, twin trained in {self.seconds / 60:.1f} min",
             caption=f"share: 0% is random actions ({shown(self.random)}), 100% the expert, plain",
         )
         table.add_column("perturbation")

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from sensorium import recipes
 from sensorium.bridges.from_gymnasium import HostWorld
+from sensorium.bridges.sb3 import num_frames
 from sensorium.errors import ConfigError, RunError, check_counts, did_you_mean
 from sensorium.evaluation import evaluate
 from sensorium.evaluation.evaluate import evaluation_keys
@@ -32,6 +33,7 @@ from sensorium.recipes.twin import (
     shuffled,
     twin,
 )
+from sensorium.recipes.twin_of_images import patch_size
 from sensorium.registry import Parts
 from sensorium.rollout import Episode, HostEngine, make_world, perturbed, require_host
 from sensorium.rollout.acting import Actor, PerturbedActor, PolicyActor, Uniform
@@ -40,7 +42,7 @@ from sensorium.seeding import check_seed
 from sensorium.serialisation import write_json
 from sensorium.terminal import shown, significant
 from sensorium.training import RunDirectory
-from sensorium.training.experts import Expert, ask, kind_of
+from sensorium.training.experts import Expert, Sb3Model, ask, kind_of
 from sensorium.training.run import keys_of_tests
 from sensorium.types import Keys, in_words
 from sensorium.zoo.agent import Agent, load
@@ -53,6 +55,10 @@ AS_GOOD = 0.98
 _TINY = 1e-6
 _NAMED = 8  # sensors that are listed by name
 _PAIRS = 3  # pairs of sensors that are alike, likewise
+_FEW = 0.5  # of episodes that differ, for them to be few, over and over
+_CHANGES = 8  # of the reward in an episode, from which on it tells episodes apart
+_STACKED, _LOOKS = 4, 100  # frames of which patches are compared, and how often
+_SPARE = 1.2  # times the most distinct patches that were seen there
 
 
 def convert(model: Any, env: str, **options: Any) -> Agent:
@@ -85,7 +91,7 @@ def run(
     budget: float | None = None,
     settings: Sequence[str] = (),
     seed: int = 0,
-    episodes: int = 100,
+    episodes: int | None = None,
     quiet: bool = False,
 ) -> Comparison:
     """Train the twin of a policy, and compare them; raises as `convert`.
@@ -102,13 +108,14 @@ def run(
         budget: Seconds of training, at most.
         settings: Of the recipe, as of `sensorium.recipes.adapt`.
         seed: Decides everything, but for how much a slow environment gives in a generation.
-        episodes: Of each score in the comparison.
+        episodes: Of each score in the comparison; 100 by default, 20 of images.
         quiet: Print nothing.
 
     Returns:
         What both earn.
     """
-    check_counts(episodes=episodes)
+    if episodes is not None:
+        check_counts(episodes=episodes)
     seed = check_seed(seed)
     console = Console(stderr=True, quiet=quiet, highlight=False)
     world = require_host(
@@ -116,6 +123,7 @@ def run(
         f"{env} is simulated on the device, and its agents are trained by recipes (`sensorium zoo` lists "
         "them); a Gymnasium environment has gym: before its id.",
     )
+    episodes = episodes or (20 if is_image(world.raw_observation_spec) else 100)
     expert, source = _find(model, vecnormalize, env)
     make_actor = _actors(expert, world)
 
@@ -190,10 +198,16 @@ def _explain(console: Console, expert: Expert, source: str, world: HostWorld) ->
     if names and not names[0].startswith(("sensor", "entity")):
         sensors = f"{len(names)} sensors ({listed})"
     many = f"{takes} number(s) from -1 to 1" if isinstance(takes, int) else _choices(takes)
+    said = kind_of(expert)
+    if isinstance(expert, Sb3Model) and (frames := num_frames(expert.model, world)) > 1:
+        said += f", {frames} frames at a time"
     for what, text in (
         ("environment", f"{world.name}: {sensors}; {many}; at most {world.max_steps:,} steps"),
-        ("expert", f"{source.removeprefix(PASSED)}: {kind_of(expert)}"),
+        ("shown", world.note),
+        ("expert", f"{source.removeprefix(PASSED)}: {said}"),
     ):
+        if not text:
+            continue
         console.print(f"[bold]{what:12}[/bold] {escape(text)}", soft_wrap=True)
 
 
@@ -214,9 +228,19 @@ def _measured(
     """Measure the expert in the tests of its student, plain and shuffled."""
     spec = engine.world.raw_observation_spec
     keys, measured = keys_of_tests(seed, num_tests(spec)), Measured(source, vecnormalize)
+    said = ""
     with console.status("measuring the expert"):
         if is_image(spec):
-            returns = _play(engine, make_actor, keys).total
+            episodes = _play(engine, make_actor, keys)
+            returns, different = np.asarray(episodes.total), num_different(episodes)
+            measured = dataclasses.replace(
+                measured,
+                longest=int(np.max(episodes.length)),
+                distinct_patches=_distinct_patches(engine.world),
+                few_episodes=different <= _FEW * len(returns),
+            )
+            if different < len(returns):
+                said = f", of which {different} differ"
         else:
             started = time.perf_counter()
             played = engine.transcribe(lambda: make_actor(keys), seeds_of(keys))
@@ -235,10 +259,43 @@ def _measured(
     mean, least = float(returns.mean()), float(anything.mean())
     console.print(
         f"[bold]{'it earns':12}[/bold] {shown(mean)} plain, {shown(float(rewired.mean()))} shuffled "
-        f"({len(returns)} episodes)"
+        f"({len(returns)} episodes{said})"
     )
     stop_at = least + AS_GOOD * (mean - least)
     return dataclasses.replace(measured, stop_at=stop_at)
+
+
+def num_different(episodes: Episode) -> int:
+    """Count episodes that differ in more than when they begin, as far as their rewards tell.
+
+    In an Atari game without sticky actions all chance is in the number of first frames without an action.
+    """
+    traces = [np.trim_zeros(rewards) for rewards in np.asarray(episodes.rewards)]
+    if min(np.count_nonzero(np.diff(each)) for each in traces) < _CHANGES:
+        return len(traces)  # too few to tell
+    return len({each.tobytes() for each in traces})
+
+
+def _distinct_patches(world: HostWorld) -> int | None:
+    """Return how many patches of a few frames differ at most, rounded up; None if most of them do."""
+    env, random = world.opener()(), np.random.default_rng(0)
+    size, most = patch_size(world.raw_observation_spec), 0
+    try:
+        frames = [env.reset(seed=0)[0]] * _STACKED
+        for _ in range(_LOOKS):
+            action = random.uniform(-1.0, 1.0, (1, world.num_actions)).astype(np.float32)
+            image, _, terminated, truncated, _ = env.step(world.to_env_actions(action)[0])
+            if terminated or truncated:
+                image, _ = env.reset()
+            frames = [*frames[1:], image]
+            stack = np.concatenate(frames, axis=-1)
+            rows, columns = (side // size for side in stack.shape[:2])
+            patches = stack.reshape(rows, size, columns, -1).swapaxes(1, 2)
+            most = max(most, len(np.unique(patches.reshape(rows * columns, -1), axis=0)))
+    finally:
+        env.close()
+    limit = math.ceil(_SPARE * most / 8) * 8
+    return limit if limit <= rows * columns // 2 else None
 
 
 def _warn_of_likeness(console: Console, played: Transcript, world: HostWorld) -> None:
@@ -320,6 +377,7 @@ def _compare(
             name: summarise(np.asarray(episode.total), world.solved_return)
             for name, episode in played.items()
         },
+        different=num_different(played[PLAIN]),
         twin={
             name: evaluate(agent.policy, env, each, episodes=episodes, seed=seed, engine=engine)
             for name, each in rows.items()
