@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import gymnasium
 import jax
@@ -55,12 +56,10 @@ def test_the_command_line_says_so_too():
     assert "Traceback" not in result.stderr
 
 
+# Not imported here: how it draws is chosen before
+@pytest.mark.skipif(not find_spec("mujoco"), reason="the extra `mujoco` is not installed")
 class TestBody:
     """What moves, where MuJoCo is installed."""
-
-    @pytest.fixture(autouse=True)
-    def _needs_mujoco(self):
-        pytest.importorskip("mujoco", reason="the extra `mujoco` is not installed")
 
     @pytest.mark.parametrize("legs", KINDS)
     def test_sensors_and_motors_follow_from_the_legs(self, legs):
