@@ -10,7 +10,7 @@ lock() {
 }
 UV=$1
 lock core --extra draw
-HOST="--extra draw --extra ant --extra atari --extra doom --extra racing --extra cluster --extra demonstrations --extra demo --extra export"
+HOST="--extra draw --extra ant --extra atari --extra doom --extra mujoco --extra racing --extra cluster --extra demonstrations --extra demo --extra export"
 lock test --extra test $HOST -c requirements/core.txt
 lock dev --extra test $HOST --extra docs --extra dev -c requirements/test.txt
 # By hand, and installed with --no-deps: PyTorch's own dependencies on CUDA stay out

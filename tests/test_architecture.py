@@ -51,6 +51,7 @@ HEAVY = {
     "stable_baselines3": {"bridges"},
     "minari": {"bridges"},
     "pybullet_envs_gymnasium": {"bridges"},
+    "mujoco": {"bridges"},
     "ray": {"rollout"},
     "jax2onnx": {"zoo"},
     "onnxruntime": {"zoo"},

@@ -20,6 +20,8 @@ MAX_STEPS = {
 """`max_steps` of every world of `sensorium.envs`, by its name."""
 TAKE_COVER, TAKE_COVER_STEPS = "sensorium/TakeCover-v0", 2100
 """DoomTakeCover, on the host, with the extra `doom`."""
+WALKER, WALKER_STEPS = "sensorium/Walker-v0", 1000
+"""Bodies with any number of legs, on the host, with the extra `mujoco`."""
 
 
 def register() -> None:
@@ -27,6 +29,7 @@ def register() -> None:
     for name, max_steps in MAX_STEPS.items():
         _register(f"sensorium/{name}-v0", "to_gymnasium:WorldEnv", max_steps, world=name)
     _register(TAKE_COVER, "take_cover:TakeCover", TAKE_COVER_STEPS)
+    _register(WALKER, "walker:Walker", WALKER_STEPS)
 
 
 def _register(identifier: str, made_by: str, max_steps: int, **arguments: Any) -> None:

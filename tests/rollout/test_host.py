@@ -13,7 +13,7 @@ from sensorium.bridges.open_env import open_env
 from sensorium.bridges.vector_env import PoolVectorEnv
 from sensorium.errors import ConfigError, WorldError
 from sensorium.evaluation import evaluate
-from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, compose
+from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, RewireMotors, compose
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy
 from sensorium.recipes import resume, train
 from sensorium.rollout import DeviceEngine, EngineConfig, acting, make_world, open_engine
@@ -48,6 +48,8 @@ def plain_loop(policy, name, perturbation, key):
         readings = jnp.asarray(observation, jnp.float32)
         readings, state = perturbation.apply(now, state, readings)
         action, carry, _ = policy.step(readings, carry)
+        time = jnp.asarray(len(rewards))
+        action = acting.perturb_action(perturbation, key, time, state, action)
         action = world.to_env_actions(np.asarray(action)[None])[0]
         observation, reward, terminated, truncated, _ = env.step(action)
         rewards.append(reward)
@@ -56,7 +58,12 @@ def plain_loop(policy, name, perturbation, key):
 
 
 @pytest.mark.parametrize(
-    ("name", "perturbation"), [(WALK, PERTURBATION), ("gym:CartPole-v1", Identity())]
+    ("name", "perturbation"),
+    [
+        (WALK, PERTURBATION),
+        (WALK, compose(NoiseChannels(1), RewireMotors(3, signed=True))),
+        ("gym:CartPole-v1", Identity()),
+    ],
 )
 def test_the_same_episodes_as_a_plain_loop(name, perturbation, key):
     world = make_world(name, perturbation)

@@ -80,8 +80,11 @@ class HostWorld(World):
 
     @property
     def sensor_names(self) -> tuple[str, ...]:
-        """What each channel of an unperturbed flat observation is, as far as that is known."""
-        known = self._body.sensor_names or sensor_names(self.own_observation_space)
+        """What each channel of an unperturbed flat observation is, as far as that is known.
+
+        An environment that shows a Box may say so in its attribute `sensor_names`, a tuple.
+        """
+        known = self._body.sensor_names or self._facts.sensor_names
         return known or super().sensor_names
 
     @property
@@ -225,6 +228,7 @@ class _Facts:
     observation_space: spaces.Box
     own_observation_space: gymnasium.Space
     layout: Layout
+    sensor_names: tuple[str, ...]
     action_space: gymnasium.Space
     observation_shape: tuple[int, ...]
     takes: Actions
@@ -277,6 +281,7 @@ def _facts(name: str) -> _Facts:
             observation_space=observations,
             own_observation_space=own_space(env),
             layout=EnvName.parse(name).layout,
+            sensor_names=_names_of_sensors(env),
             action_space=env.action_space,
             observation_shape=observations.shape,
             takes=actions_of(env.action_space),
@@ -290,3 +295,12 @@ def _facts(name: str) -> _Facts:
         )
     finally:
         env.close()
+
+
+def _names_of_sensors(env: gymnasium.Env) -> tuple[str, ...]:
+    """Return what the space or else the environment says that each sensor is; nothing if neither does."""
+    said: Any = sensor_names(own_space(env))
+    if not said and env.has_wrapper_attr("sensor_names"):
+        said = env.get_wrapper_attr("sensor_names")
+    fits = isinstance(said, tuple) and (len(said),) == env.observation_space.shape
+    return said if fits else ()

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.perturbations import Perturbation, begin
 from sensorium.policies import Policy
 from sensorium.seeding import stream
+from sensorium.serialisation import from_data, to_data
 from sensorium.types import Key, Keys, ObservationSpec, PyTree
 
 
@@ -153,8 +154,16 @@ def _perturb(
 
 
 def zeros_of(outline: PyTree) -> PyTree:
-    """Return zeros of the shapes that `jax.eval_shape` found, where making the real ones is not worth it."""
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), outline)
+    """Return zeros of the shapes that `jax.eval_shape` found, where making the real ones is not worth it.
+
+    What is a random key there is one here.
+    """
+
+    def zeros(leaf: Any) -> Any:
+        outline = jax.eval_shape(to_data, leaf)
+        return from_data(np.zeros(outline.shape, outline.dtype), leaf)
+
+    return jax.tree.map(zeros, outline)
 
 
 def restarted(
