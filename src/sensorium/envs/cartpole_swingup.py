@@ -106,6 +106,7 @@ class CartPoleSwingUpHarder(Environment):
     num_sensors = 5
     num_actions = 1
     sensor_names = ("position", "velocity", "cos angle", "sin angle", "angular velocity")
+    motor_names = ("force",)
     max_steps = 1000
     steps_per_second = round(1 / CartPoleParams.time_step)
     solved_return = 700.0
