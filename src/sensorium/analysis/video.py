@@ -20,7 +20,7 @@ from sensorium.envs import World
 from sensorium.errors import ConfigError, WriteError
 from sensorium.serialisation import atomic_write
 from sensorium.terminal import shown
-from sensorium.types import levels
+from sensorium.types import digest_levels, levels
 
 STRIDE = 2
 """Steps from frame to frame."""
@@ -111,18 +111,18 @@ class _Panel:
         channels.axvline(0, color="0.5", linewidth=0.6)
         self._channels = channels
         # Beside each channel what the agent makes of it, and what it has kept or done of late
-        self._beside, largest, title = None, 1.0, "attention of the queries"
+        self._beside, title = None, "attention of the queries"
         if self._trace.attention is not None:
             self._beside = self._trace.attention.swapaxes(1, 2)
         elif self._trace.digest is not None:
-            self._beside, title = self._trace.digest, "what each motor seems to change"
-            largest = float(np.abs(self._beside).max())
+            title = "digests of the motors"
+            self._beside = np.stack([digest_levels(each, count) for each in self._trace.digest])
         beside = self._figure.add_subplot(grid[0, 2])
         beside.set_title(title, fontsize=9, loc="left")
         beside.set(xticks=[], yticks=[])
         if self._beside is not None:
             self._matrix = beside.imshow(
-                self._beside[0], aspect="auto", cmap="RdBu_r", vmin=-largest, vmax=largest
+                self._beside[0], aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1
             )
         coded = self._trace.code is not None
         self._past = self._trace.code if coded else self._trace.action

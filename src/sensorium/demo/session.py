@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int8, UInt8
+from jaxtyping import Int8, UInt8
 
 from sensorium.demo import messages
 from sensorium.demo.actors import AgentCatalog
@@ -24,7 +24,7 @@ from sensorium.errors import ConfigError
 from sensorium.policies import Policy
 from sensorium.rollout import by_kind
 from sensorium.terminal import significant
-from sensorium.types import in_colour, levels, num_sensors_of
+from sensorium.types import digest_levels, in_colour, levels, num_sensors_of
 
 _LARGEST_VIEW = 320  # pixels each way of the image that a world draws of itself
 _PAUSE = 1.2  # s of the world's time between the end of an episode and the next
@@ -208,7 +208,7 @@ class Session:
             arrays["action"] = _as_bytes(agent.trace.action)
             arrays["command"] = _as_bytes(agent.trace.command)
             if agent.trace.digest is not None:
-                arrays["digest"] = _as_bytes(_of_largest(agent.trace.digest, len(agent.trace.arrived)))
+                arrays["digest"] = _as_bytes(digest_levels(agent.trace.digest, len(agent.trace.arrived)))
             if agent.trace.code is not None:
                 arrays["code"] = _as_bytes(agent.trace.code.reshape(-1))
         return pack(header, arrays)
@@ -335,17 +335,6 @@ def _shrunk(image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "h 
     small = Image.fromarray(image)
     small.thumbnail((_LARGEST_VIEW, _LARGEST_VIEW))
     return np.asarray(small)
-
-
-def _of_largest(digest: Float[np.ndarray, "K A"], inputs: int) -> Float[np.ndarray, "A K"]:
-    """Return what each output seems to change, relative to the largest such number of its kind.
-
-    Where each input has several channels, channel `k * inputs + i` is of kind k; kinds differ in their units.
-    """
-    size = inputs if len(digest) % inputs == 0 else len(digest)
-    kinds = np.asarray(digest).reshape(-1, size, digest.shape[1])
-    largest = np.maximum(np.abs(kinds).max(axis=(1, 2), keepdims=True), 1e-6)
-    return (kinds / largest).reshape(digest.shape).T
 
 
 def _as_bytes(values: Any) -> Int8[np.ndarray, "..."]:
