@@ -208,7 +208,9 @@ class Session:
             arrays["action"] = _as_bytes(agent.trace.action)
             arrays["command"] = _as_bytes(agent.trace.command)
             if agent.trace.digest is not None:
-                arrays["digest"] = _as_bytes(digest_levels(agent.trace.digest, len(agent.trace.arrived)))
+                arrays["digest"] = _as_bytes(
+                    digest_levels(agent.trace.digest, len(agent.trace.arrived)).T
+                )
             if agent.trace.code is not None:
                 arrays["code"] = _as_bytes(agent.trace.code.reshape(-1))
         return pack(header, arrays)
