@@ -200,10 +200,10 @@ export class MotorWires {
     for (let output = 0; output < count; output++) {
       const motor = this.motors[output], y = TOP + (output + 0.5) * high, mine = held?.output === output;
       const swapped = target >= 0 && motor === target && !mine; // gives way to the one that is dragged
-      const goal = swapped ? this.motors[held.output] : motor;
+      const goal = swapped ? this.motors[held.output] : mine && target >= 0 ? target : motor;
       const end = mine ? held : { x: right - 6, y: TOP + (goal + 0.5) * high };
       const off = this.loose.has(output) && !mine, sent = command ? Math.abs(command[motor]) / 127 : 0;
-      pen.strokeStyle = pen.fillStyle = hue(motor, count);
+      pen.strokeStyle = pen.fillStyle = hue(goal, count);
       if (action) {
         const long = (bars / 2 - 4) * action[output] / 127, thick = Math.min(high * 0.5, 14);
         pen.fillRect(left - bars / 2, y - thick / 2, long, thick);
