@@ -30,7 +30,8 @@ LONGEST_TEXT = 4096
 """Characters of a message."""
 MOST_NOISE = 50
 MOST_COPIES = 3
-MOST_MOTORS = 100
+MOST_MOTORS = 256
+"""Of worlds with more motors the page shows no wires."""
 MOST_CHANNELS = 2000
 """Channels have smaller numbers; in most worlds there are fewer."""
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)

@@ -154,7 +154,7 @@ class Session:
             "failure": world.failure,
             "can_be_pushed": world.can_be_pushed,
             "actions": list(self._episode.actions),
-            "motors": list(world.motor_names),
+            "motors": _few(world.motor_names),
             "fixed_outputs": actors.agent.policy.fixed_outputs,
         }
         if isinstance(self._rewiring, ImageRewiring):
@@ -320,6 +320,10 @@ def compile_agent(catalog: AgentCatalog, agent: str) -> None:
     session.handle(Message("push", 0, 0.0))
     session.frame()
     session.close()
+
+
+def _few(motors: tuple[str, ...]) -> list[str]:
+    return list(motors) if len(motors) <= messages.MOST_MOTORS else []
 
 
 def _score(snapshot: Snapshot) -> dict[str, Any]:
