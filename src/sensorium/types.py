@@ -113,10 +113,12 @@ def levels(readings: Any, spec: ObservationSpec) -> np.ndarray:
 def digest_levels(digest: Any, inputs: int) -> Float[np.ndarray, "K motors"]:
     """Return what each motor seems to change, relative to the largest such number of its kind.
 
-    Where each of N inputs has several channels, channel `k * N + i` is of kind k; kinds differ in their units.
+    Where each of N inputs has several channels, channel `k * N + i` is of kind k; kinds have other units.
     """
     digest = np.asarray(digest)
-    kinds = digest.reshape(-1, inputs if len(digest) % inputs == 0 else len(digest), digest.shape[1])
+    kinds = digest.reshape(
+        -1, inputs if len(digest) % inputs == 0 else len(digest), digest.shape[1]
+    )
     largest = np.maximum(np.abs(kinds).max(axis=(1, 2), keepdims=True), 1e-6)
     return (kinds / largest).reshape(digest.shape)
 

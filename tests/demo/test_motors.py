@@ -84,7 +84,9 @@ def test_an_agent_with_motor_neurons_goes_on_after_a_rewiring(start):
 def rivals(tmp_path, monkeypatch):
     """A zoo with a feed-forward agent of the same world, untrained."""
     recipe = recipes.find("thrusters-fnn")
-    Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(tmp_path / "thrusters-fnn.safetensors")
+    Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(
+        tmp_path / "thrusters-fnn.safetensors"
+    )
     for name in (BODY, "arm-motors"):
         for file in zoo.zoo_directory().glob(f"{name}.*"):
             shutil.copy(file, tmp_path)
@@ -203,7 +205,9 @@ def test_wires_that_do_not_fit_are_refused_and_change_nothing(start, tmp_path):
         with pytest.raises(ConfigError, match=sentence):
             wire(session, **changes)
         assert session.controls == before
-    recipe = dataclasses.replace(recipes.find("cartpole-pi"), env="gym:tests.host_worlds:Choices-v0")
+    recipe = dataclasses.replace(
+        recipes.find("cartpole-pi"), env="gym:tests.host_worlds:Choices-v0"
+    )
     Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(tmp_path / "a.safetensors")
     catalog = AgentCatalog({"choices": str(tmp_path / "a.safetensors")})
     with contextlib.closing(Session(catalog, Controls("choices"))) as choices:

@@ -136,8 +136,8 @@ def test_thrusters_are_drawn_where_they_push():
     """The torque of each is that of its force at its place; those that are not connected are not drawn."""
     world = Thrusters()
     state = after(world)
-    torque = np.cross(state.place, state.wrench[:, :2])
-    np.testing.assert_allclose(torque, state.wrench[:, 2], atol=1e-5)
+    (x, y), (force_x, force_y, torque) = state.place.T, state.wrench.T
+    np.testing.assert_allclose(x * force_y - y * force_x, torque, atol=1e-5)
     pose = np.asarray(world.pose(state))
     motors = pose[5:].reshape(8, 5)
     np.testing.assert_array_equal(pose[:5], [*state.position, state.angle, *state.target])

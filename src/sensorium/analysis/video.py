@@ -1,4 +1,4 @@
-"""An episode of scalar sensors as a video: the world, what arrives, attention and code, or digests and actions."""
+"""An episode of scalar sensors as a video: the world, what arrives, attention and code, or digests."""
 
 import shutil
 import tempfile

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 from sensorium.demo.messages import Controls
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity
-from sensorium.types import Action, Key, ObservationSpec
+from sensorium.types import Action, Key, ObservationSpec, PyTree
 
 
 class Wires(NamedTuple):
@@ -24,7 +24,7 @@ class Wires(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class WireMotors(Identity):
-    """A change of actions alone, by wires that are written into its state; at first each motor has its own."""
+    """Actions go through wires that are written into the state; at first each to its own motor."""
 
     count: int
     """A; 0 where actions are choices, which have no wires."""
@@ -55,7 +55,7 @@ class WireMotors(Identity):
     def perturbs_actions(self) -> bool:
         return self.count > 0
 
-    def perturb_action(self, key: Key, state: Wires, action: Action) -> Action:
+    def perturb_action(self, key: Key, state: PyTree, action: Action) -> Action:
         """Take the action of each motor from its wire."""
         del key
         return state.sign * action[state.output] if self.count else action

@@ -126,7 +126,7 @@ class Rewiring(abc.ABC, Generic[_R]):
 
     @abc.abstractmethod
     def _check(self, controls: Controls) -> None:
-        """The same of the observations."""
+        """Raise it if they do not fit what happens to observations."""
 
     @abc.abstractmethod
     def rewire(
@@ -205,9 +205,7 @@ class SensorRewiring(Rewiring[RewiredSensors]):
         silent = np.isin(available, controls.cut) | np.isin(available, unused)
         order = np.searchsorted(available, channel).astype(np.int32)
         return RewiredSensors(
-            Compose(
-                (Duplicate(copies), NoiseChannels(noise), Silence(0), Shuffle(), self.motors)
-            ),
+            Compose((Duplicate(copies), NoiseChannels(noise), Silence(0), Shuffle(), self.motors)),
             ((), (), silent, order, self.motors.wires(controls)),
             channel,
             np.asarray(len(asked), np.int32),

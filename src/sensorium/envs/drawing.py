@@ -1,5 +1,7 @@
 """Images of the worlds, drawn with NumPy: no window, no graphics library."""
 
+import itertools
+
 import numpy as np
 from jaxtyping import Float, UInt8
 
@@ -94,9 +96,7 @@ def draw_cartpole(
     return canvas.image()
 
 
-def draw_thrusters(
-    pose: Float[np.ndarray, " numbers"], *, close: float, size: int = 480
-) -> Image:
+def draw_thrusters(pose: Float[np.ndarray, " numbers"], *, close: float, size: int = 480) -> Image:
     """Draw a body with a jet behind each motor that is connected, as long as it pushes, and the target.
 
     Args:
@@ -144,7 +144,7 @@ def draw_arm(pose: Float[np.ndarray, " numbers"], *, close: float, size: int = 4
     points = size / 2 + scale * np.vstack([np.zeros(2), ends]) * [1, -1]
     canvas = _Canvas(size, size)
     canvas.target(size / 2 + scale * target * [1, -1], close * scale)
-    for start, end in zip(points[:-1], points[1:], strict=True):
+    for start, end in itertools.pairwise(points):
         canvas.segment(start, end, 0.05 * scale, _CART)
     canvas.disc(points[0], 0.1 * scale, _TRACK)
     for joint in points[:-1]:
