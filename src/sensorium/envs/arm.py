@@ -152,7 +152,7 @@ class Arm(Body):
 
     def draw(self, state: ArmState) -> UInt8[np.ndarray, "height width 3"]:
         """Draw the links, the joints, the hand and the target."""
-        return draw_arm(np.asarray(self.pose(state)), close=self.default_params.close)
+        return draw_arm(self.pose_of(state), close=self.default_params.close)
 
     def critic_features(self, state: ArmState) -> Float[Array, "5"]:
         """Return hand and target, and how much of the episode is over."""

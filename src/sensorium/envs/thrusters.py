@@ -171,7 +171,7 @@ class Thrusters(Body):
 
     def draw(self, state: ThrustersState) -> UInt8[np.ndarray, "height width 3"]:
         """Draw the body with the jets of its motors, and the target, from above."""
-        return draw_thrusters(np.asarray(self.pose(state)), close=self.default_params.close)
+        return draw_thrusters(self.pose_of(state), close=self.default_params.close)
 
     def critic_features(self, state: ThrustersState) -> Float[Array, "6"]:
         """Return the five sensors, and how much of the episode is over."""
