@@ -113,7 +113,7 @@ def levels(readings: Any, spec: ObservationSpec) -> np.ndarray:
 def digest_levels(digest: Any, inputs: int) -> Float[np.ndarray, "K motors"]:
     """Return what each motor seems to change, relative to the largest such number of its kind.
 
-    Where each of N inputs has several channels, channel `k * N + i` is of kind k; kinds have other units.
+    Where each of N inputs has several channels, channel `k * N + i` is of kind k, with units of its own.
     """
     digest = np.asarray(digest)
     kinds = digest.reshape(
