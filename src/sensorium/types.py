@@ -110,6 +110,19 @@ def levels(readings: Any, spec: ObservationSpec) -> np.ndarray:
     return readings if isinstance(spec, int) else np.abs(np.nan_to_num(readings)).max(axis=-1)
 
 
+def digest_levels(digest: Any, inputs: int) -> Float[np.ndarray, "K motors"]:
+    """Return what each motor seems to change, relative to the largest such number of its kind.
+
+    Where each of N inputs has several channels, channel `k * N + i` is of kind k, with units of its own.
+    """
+    digest = np.asarray(digest)
+    kinds = digest.reshape(
+        -1, inputs if len(digest) % inputs == 0 else len(digest), digest.shape[1]
+    )
+    largest = np.maximum(np.abs(kinds).max(axis=(1, 2), keepdims=True), 1e-6)
+    return (kinds / largest).reshape(digest.shape)
+
+
 def in_colour(images: Any) -> UInt8[np.ndarray, "*T height width 3"]:
     """Return images of bytes, grey or in colour, with red, green and blue."""
     images = np.asarray(images, np.uint8)

@@ -26,6 +26,7 @@ from sensorium.perturbations import (
 )
 from sensorium.policies import AttentionNeuronConfig
 from sensorium.rollout import HostEngine, make_world, run_episode
+from sensorium.types import digest_levels
 from sensorium.zoo import Agent, load
 
 STEPS = 60
@@ -251,3 +252,16 @@ def test_digests_of_motors_are_shown_whose_wires_change_in_the_middle(tmp_path, 
     assert trace.digest.shape == (50, 5, 8)
     assert not trace.digest[0].any()
     assert (np.linalg.norm(trace.digest[-1], axis=0) > 0).all()
+    show.show(agent, video=tmp_path / "episode.mp4", figure=None, steps=4, seed=0)
+    assert (tmp_path / "episode.mp4").stat().st_size > 1_000
+
+
+def test_digests_are_shown_relative_to_the_largest_of_their_kind():
+    """Two kinds of channels of three inputs; a kind that knows nothing stays blank."""
+    digest = np.zeros((6, 2), np.float32)
+    digest[1], digest[4] = (2.0, -1.0), (0.0, 0.1)
+    expected = np.zeros((6, 2))
+    expected[1], expected[4] = (1.0, -0.5), (0.0, 1.0)
+    np.testing.assert_allclose(digest_levels(digest, 3), expected)
+    assert np.abs(digest_levels(digest, 5)).max() == 1  # of no kinds that are known
+    assert not digest_levels(np.zeros((6, 2)), 3).any()

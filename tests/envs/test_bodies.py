@@ -174,3 +174,41 @@ def test_one_motor_of_the_cart_is_connected_and_drives_it_as_ever():
 
 def test_worlds_are_values():
     assert dataclasses.replace(Thrusters(), motors=9) == Thrusters(motors=9) != Thrusters()
+
+
+def after(world, steps=5):
+    """A body that a controller has moved, for a few steps."""
+    _, state = world.reset(KEYS[0])
+    for step in range(steps):
+        action = world.best_action(state)
+        _, state, *_ = world.step(KEYS[step], state, action)
+    return state
+
+
+def test_thrusters_are_drawn_where_they_push():
+    """The torque of each is that of its force at its place; those that are not connected are not drawn."""
+    world = Thrusters()
+    state = after(world)
+    (x, y), (force_x, force_y, torque) = state.place.T, state.wrench.T
+    np.testing.assert_allclose(x * force_y - y * force_x, torque, atol=1e-5)
+    pose = np.asarray(world.pose(state))
+    motors = pose[5:].reshape(8, 5)
+    np.testing.assert_array_equal(pose[:5], [*state.position, state.angle, *state.target])
+    np.testing.assert_array_equal(motors[:, 4], state.thrust)
+    connected = np.asarray(state.wrench).any(1)
+    assert 3 <= connected.sum() < 8
+    for is_seen in (True, False):
+        pushed = state._replace(thrust=jnp.where(connected == is_seen, 1.0, state.thrust))
+        assert (world.draw(pushed) != world.draw(state)).any() == is_seen
+
+
+def test_an_arm_is_drawn_from_its_shoulder_to_its_hand():
+    world = Arm()
+    state = after(world)
+    joints = np.asarray(world.pose(state))[2:].reshape(8, 4)
+    np.testing.assert_allclose(joints[-1, :2], state.hand, atol=1e-6)
+    np.testing.assert_array_equal(np.asarray(state.joint)[joints[:, 2].astype(int)], np.arange(8))
+    image = world.draw(state)
+    assert image.shape == (480, 480, 3)
+    row, column = np.rint(240 + 480 / 4.4 * np.asarray(state.hand) * [1, -1]).astype(int)[::-1]
+    assert image[row, column, 0] > image[row, column, 2] + 100  # the hand

@@ -1,4 +1,4 @@
-"""An episode of scalar sensors as a video: the world, what arrives, attention and code."""
+"""An episode of scalar sensors as a video: the world, what arrives, attention and code, or digests."""
 
 import shutil
 import tempfile
@@ -20,7 +20,7 @@ from sensorium.envs import World
 from sensorium.errors import ConfigError, WriteError
 from sensorium.serialisation import atomic_write
 from sensorium.terminal import shown
-from sensorium.types import levels
+from sensorium.types import digest_levels, levels
 
 STRIDE = 2
 """Steps from frame to frame."""
@@ -110,20 +110,27 @@ class _Panel:
         channels.tick_params(length=0, labelsize=7 if count <= 16 else 5.5)
         channels.axvline(0, color="0.5", linewidth=0.6)
         self._channels = channels
-        attention = self._figure.add_subplot(grid[0, 2])
-        attention.set_title("attention of the queries", fontsize=9, loc="left")
-        attention.set(xticks=[], yticks=[])
-        self._attention = self._code = None
+        # Beside each channel what the agent makes of it, and what it has kept or done of late
+        self._beside, title = None, "attention of the queries"
         if self._trace.attention is not None:
-            self._attention = attention.imshow(
-                self._trace.attention[0].T, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1
+            self._beside = self._trace.attention.swapaxes(1, 2)
+        elif self._trace.digest is not None:
+            title = "digests of the motors"
+            self._beside = np.stack([digest_levels(each, count) for each in self._trace.digest])
+        beside = self._figure.add_subplot(grid[0, 2])
+        beside.set_title(title, fontsize=9, loc="left")
+        beside.set(xticks=[], yticks=[])
+        if self._beside is not None:
+            self._matrix = beside.imshow(
+                self._beside[0], aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1
             )
-        code = self._figure.add_subplot(grid[1, :])
-        code.set_title("code, last 200 steps", fontsize=9, loc="left")
-        code.set(xticks=[], yticks=[])
-        if self._trace.code is not None:
-            empty = np.zeros((self._trace.code.shape[1], 200))
-            self._code = code.imshow(empty, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1)
+        coded = self._trace.code is not None
+        self._past = self._trace.code if coded else self._trace.action
+        past = self._figure.add_subplot(grid[1, :])
+        past.set_title(f"{'code' if coded else 'actions'}, last 200 steps", fontsize=9, loc="left")
+        past.set(xticks=[], yticks=[])
+        empty = np.zeros((self._past.shape[1], 200))
+        self._strip = past.imshow(empty, aspect="auto", cmap="RdBu_r", vmin=-1, vmax=1)
 
     def frame(self, step: int) -> np.ndarray:
         """Draw one step, RGB."""
@@ -139,11 +146,10 @@ class _Panel:
         self._channels.set_yticklabels(
             [self._names[index] if index >= 0 else "noise" for index in source]
         )
-        if self._attention is not None:
-            self._attention.set_data(trace.attention[step].T)
-        if self._code is not None:
-            past = trace.code[max(0, step - 199) : step + 1].T
-            self._code.set_data(np.pad(past, ((0, 0), (200 - past.shape[1], 0))))
+        if self._beside is not None:
+            self._matrix.set_data(self._beside[step])
+        past = self._past[max(0, step - 199) : step + 1].T
+        self._strip.set_data(np.pad(past, ((0, 0), (200 - past.shape[1], 0))))
         self._figure.canvas.draw()
         return np.asarray(self._figure.canvas.buffer_rgba())[..., :3].copy()
 

@@ -29,8 +29,12 @@ class ActorTrace(NamedTuple):
     arrived: Any
     """The observation after the perturbation."""
     action: Action
+    command: Action
+    """The action after the perturbation: what arrives at the motors."""
     code: Array | None
     attention: Array | None
+    digest: Array | None
+    """What each output seems to change."""
 
 
 class ActorState(NamedTuple):
@@ -83,7 +87,7 @@ class RewiredPolicy:
             ConfigError: The world shows something that cannot be rewired.
         """
         self.policy, self.first = policy, first
-        self.rewiring: Any = rewiring_for(policy, world.raw_observation_spec)
+        self.rewiring: Any = rewiring_for(policy, world)
         self.act = jax.jit(self._act, static_argnames="copies")
 
     def initial_carry(self, rewired: Rewired) -> PyTree:
@@ -99,7 +103,9 @@ class RewiredPolicy:
         carry = self.rewiring.clear_unused(self.initial_carry(rewired), carry, rewired)
         policy = self.policy.with_code_scale(1.0 / copies)
         action, carry, trace = policy.step(inputs, carry)
-        return ActorTrace(arrived, action, trace.code, trace.attention), carry
+        command = rewired.perturb_action(key, action)
+        inside = trace.code, trace.attention, trace.digest
+        return ActorTrace(arrived, action, command, *inside), carry
 
 
 class RewiredInWorld(RewiredPolicy):
@@ -167,7 +173,7 @@ class RewiredInWorld(RewiredPolicy):
                 key_perturbation, rewired, actor.observation, actor.carry, copies
             )
             observation, state, reward, failed, late, _ = world.advance(
-                key_world, state, trace.action
+                key_world, state, trace.command
             )
             changing, _ = world.split(state)
             total = actor.total + reward

@@ -16,9 +16,9 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from sensorium.demo.actors import AgentCatalog
-from sensorium.demo.messages import Controls, Message, change, parse
+from sensorium.demo.messages import Controls, Message, parse
 from sensorium.demo.security import LOG
-from sensorium.demo.session import Session
+from sensorium.demo.session import Session, begin
 from sensorium.demo.upload import decode
 from sensorium.errors import ConfigError, MessageError, SensoriumError
 from sensorium.serialisation import format_json
@@ -137,11 +137,13 @@ class Connection:
         """Begin, or begin anew with another agent."""
         before = self._session
         controls = before.controls if before else Controls(agent=self._agent)
-        controls = change(controls, message.value)
-        await self._send({"preparing": controls.agent})
+        agent = message.value.get("agent", controls.agent)
+        await self._send({"preparing": agent})
         try:
-            await self._prepare(controls.agent)
-            session = await self._work(Session, self._catalog, controls, message.number)
+            await self._prepare(agent)
+            session = await self._work(
+                begin, self._catalog, controls, message.value, message.number
+            )
         except SensoriumError as error:
             await self._refuse(error)
             if before is None:  # a link that does not work leads to the default agent

@@ -40,7 +40,7 @@ class Episode(abc.ABC):
         """Start anew, both from the same start."""
 
     @abc.abstractmethod
-    def resize(self, rewired: Rewired) -> None:
+    def resize(self, rewired: Rewired, before: int, after: int) -> None:
         """Go on with another number of inputs; those that stay keep their recurrent state."""
 
     @abc.abstractmethod
@@ -105,11 +105,11 @@ class DeviceEpisode(Episode):
         pairs = zip(self._actors, self._states, strict=True)
         self._progress = [Progress.of(actor.progress(state)) for actor, state in pairs]
 
-    def resize(self, rewired: Rewired) -> None:
+    def resize(self, rewired: Rewired, before: int, after: int) -> None:
         first = self._states[0]
         blank = self._actors[0].join(first, rewired)
         self._states[0] = first._replace(
-            carry=resize_carry(first.carry, blank.carry), trace=blank.trace
+            carry=resize_carry(first.carry, blank.carry, before, after), trace=blank.trace
         )
         for place, state in enumerate(self._states[1:], 1):
             trace = state.trace._replace(arrived=blank.trace.arrived)
@@ -163,13 +163,26 @@ def _snapshot(progress: Progress) -> Snapshot:
     return Snapshot(progress.total, progress.time, ended, progress.pose)
 
 
-def resize_carry(old: PyTree, blank: PyTree) -> PyTree:
-    """Keep the recurrent state of inputs that are still there; inputs are the last axis."""
+def resize_carry(old: PyTree, blank: PyTree, before: int, after: int) -> PyTree:
+    """Keep the recurrent state of inputs that are still there.
 
-    def resize(new: Any, before: Any) -> Any:
-        if new.shape == before.shape:
-            return before
-        inputs = min(new.shape[-1], before.shape[-1])
-        return jnp.asarray(new).at[..., :inputs].set(before[..., :inputs])
+    Args:
+        old: The carry of so many inputs as there were before.
+        blank: One of so many as there are now.
+        before: Number of inputs; the axis of a leaf that has another length holds one or several blocks of
+            so many.
+        after: The same in `blank`.
+    """
+    kept = np.arange(min(before, after))
+
+    def resize(new: Any, old: Any) -> Any:
+        axes = [axis for axis in range(new.ndim) if new.shape[axis] != old.shape[axis]]
+        if not axes:
+            return old
+        blocks = np.arange(old.shape[axes[0]] // before)[:, None]
+        source, target = ((blocks * count + kept).reshape(-1) for count in (before, after))
+        first = jnp.moveaxis(new, axes[0], 0)
+        first = first.at[target].set(jnp.moveaxis(old, axes[0], 0)[source])
+        return jnp.moveaxis(first, 0, axes[0])
 
     return jax.tree.map(resize, blank, old)

@@ -34,9 +34,10 @@ class HostEpisode(Episode):
         for run in self._runs:
             run.reset(seed, key, rewired)
 
-    def resize(self, rewired: Rewired) -> None:
+    def resize(self, rewired: Rewired, before: int, after: int) -> None:
         lead = self._runs[0]
-        lead.carry = resize_carry(lead.carry, lead.actor.initial_carry(rewired))
+        blank = lead.actor.initial_carry(rewired)
+        lead.carry = resize_carry(lead.carry, blank, before, after)
 
     def advance(self, count: int, rewired: Rewired, copies: int) -> None:
         for run in self._runs:
@@ -94,7 +95,7 @@ class _HostRun:
         observation = np.asarray(self.observation, np.float32)
         trace, self.carry = self.actor.act(key, rewired, observation, self.carry, copies=copies)
         self.trace = jax.tree.map(np.asarray, trace)
-        command = self.world.to_env_actions(np.asarray(trace.action)[None])[0]
+        command = self.world.to_env_actions(np.asarray(trace.command)[None])[0]
         if played >= 0:
             command = played
         self.observation, reward, failed, late, _ = self.env.step(command)

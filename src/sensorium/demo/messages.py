@@ -30,6 +30,8 @@ LONGEST_TEXT = 4096
 """Characters of a message."""
 MOST_NOISE = 50
 MOST_COPIES = 3
+MOST_MOTORS = 256
+"""Of worlds with more motors the page shows no wires."""
 MOST_CHANNELS = 2000
 """Channels have smaller numbers; in most worlds there are fewer."""
 SPEEDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
@@ -39,6 +41,8 @@ BACKGROUNDS = ("", *SCENES, NOISE, UPLOAD)
 """The world's own, drawn scenes, noise in each pixel, and the user's own image."""
 CHANGES = ("", *(name for name in MODIFICATIONS if name != NOISE))
 """None, and the other modifications of images."""
+WIRES = ("motors", "motors_reversed", "motors_cut")
+"""The controls of the wires of motors."""
 _LARGEST = 2**31 - 1
 
 
@@ -68,6 +72,12 @@ class Controls:
     """One of `BACKGROUNDS`."""
     modify: str = ""
     """One of `CHANGES`."""
+    motors: tuple[int, ...] = ()
+    """The motor that each output of the agent is wired to; none if each is to its own."""
+    motors_reversed: tuple[int, ...] = ()
+    """Outputs whose wires change the sign."""
+    motors_cut: tuple[int, ...] = ()
+    """Outputs whose wires are cut."""
     speed: float = 1.0
     """One of `SPEEDS`."""
     paused: bool = False
@@ -154,14 +164,19 @@ def _whole(least: int, most: int) -> _Check:
     return check
 
 
-def _numbers(most: int) -> _Check:
+def _row(most: int) -> _Check:
     def check(field: str, value: Any) -> tuple[int, ...]:
         if not isinstance(value, list) or len(value) > most:
             raise MessageError(f"{field!r} must be a list of at most {most} numbers.")
         number = _whole(0, most - 1)
-        return tuple(sorted({number(field, each) for each in value}))
+        return tuple(number(field, each) for each in value)
 
     return check
+
+
+def _numbers(most: int) -> _Check:
+    row = _row(most)
+    return lambda field, value: tuple(sorted(set(row(field, value))))
 
 
 def _one_of(choices: tuple[Any, ...]) -> _Check:
@@ -217,6 +232,9 @@ _FIELDS: dict[str, _Check] = {
     "hidden": _numbers(256),
     "background": _one_of(BACKGROUNDS),
     "modify": _one_of(CHANGES),
+    "motors": _row(MOST_MOTORS),
+    "motors_reversed": _numbers(MOST_MOTORS),
+    "motors_cut": _numbers(MOST_MOTORS),
     "speed": _one_of(SPEEDS),
     "paused": _flag,
 }

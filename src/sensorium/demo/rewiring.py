@@ -8,6 +8,8 @@ The number of inputs must not change either, so an AttentionNeuron always gets t
 channels there can be. Those that are not asked for come last, read zero and have a blank recurrent state. The
 layer sums over its sensors, so they add nothing, up to rounding. Other agents get exactly the inputs that are
 asked for, and are compiled for each number of them.
+
+The last perturbation, `WireMotors`, is of actions.
 """
 
 import abc
@@ -21,6 +23,8 @@ import numpy as np
 from jaxtyping import Array, Int, UInt8
 
 from sensorium.demo.messages import CHANGES, MOST_COPIES, MOST_NOISE, NOISE, UPLOAD, Controls
+from sensorium.demo.motor_wires import WireMotors
+from sensorium.envs import World
 from sensorium.errors import ConfigError
 from sensorium.layers.vision_attention import grid
 from sensorium.perturbations import (
@@ -44,6 +48,7 @@ from sensorium.perturbations.patches import PatchOrder
 from sensorium.policies import Policy
 from sensorium.seeding import key_of, stream
 from sensorium.types import (
+    Action,
     Key,
     ObservationSpec,
     PyTree,
@@ -72,6 +77,11 @@ class Rewired(eqx.Module):
         state = jax.tree.map(jnp.asarray, self.state)
         return self.perturbation.apply(key, state, jnp.asarray(observation))[0]
 
+    def perturb_action(self, key: Key, action: Action) -> Action:
+        """Return what arrives at the motors."""
+        state = jax.tree.map(jnp.asarray, self.state)
+        return self.perturbation.perturb_action(key, state, action)[0]
+
 
 class RewiredSensors(Rewired):
     """Of sensors: what each of C inputs of the agent carries."""
@@ -88,12 +98,13 @@ class RewiredImage(Rewired):
     @property
     def hidden(self) -> np.ndarray:
         """Which patches are black, before they change places."""
-        return np.asarray(self.state[-2])
+        *_, hidden, _, _ = self.state
+        return np.asarray(hidden)
 
     @property
     def changes_anything(self) -> bool:
         """Whether the agent gets another image than the world shows."""
-        _, *choices, hidden, (order, _) = self.state
+        _, *choices, hidden, (order, _), _ = self.state
         moved = np.any(order != np.arange(len(order)))
         return bool(moved or any(choice for choice, _ in choices) or hidden.any())
 
@@ -102,11 +113,20 @@ _R = TypeVar("_R", bound=Rewired)
 
 
 class Rewiring(abc.ABC, Generic[_R]):
-    """How controls perturb the observations of one world, for one policy."""
+    """How controls perturb the observations and actions of one world, for one policy."""
 
-    @abc.abstractmethod
+    def __init__(self, num_motors: int):
+        """Set up for so many motors; 0 where actions are choices."""
+        self.motors = WireMotors(num_motors)
+
     def check(self, controls: Controls) -> None:
         """Raise ConfigError if the policy or the world does not fit the controls."""
+        self.motors.check(controls)
+        self._check(controls)
+
+    @abc.abstractmethod
+    def _check(self, controls: Controls) -> None:
+        """Raise it if they do not fit what happens to observations."""
 
     @abc.abstractmethod
     def rewire(
@@ -137,8 +157,9 @@ class SensorRewiring(Rewiring[RewiredSensors]):
     below that N k + i is the k-th copy of sensor i.
     """
 
-    def __init__(self, policy: Policy, spec: ObservationSpec):
+    def __init__(self, policy: Policy, spec: ObservationSpec, num_motors: int = 0):
         """Set up for a policy, and N sensors or the shape of entities (N, F)."""
+        super().__init__(num_motors)
         self._policy, self._spec = policy, spec
         self._count = shape_of(spec)[0]
         self.fixed_size = policy.zero_is_absent
@@ -149,7 +170,7 @@ class SensorRewiring(Rewiring[RewiredSensors]):
         """Whether the policy works with another number of sensors."""
         return self._policy.takes(with_num_sensors(self._spec, self._count + 1))
 
-    def check(self, controls: Controls) -> None:
+    def _check(self, controls: Controls) -> None:
         self._policy.initial_carry(with_num_sensors(self._spec, self.num_used(controls)))
         last = self.first_noise + MOST_NOISE - 1
         if max(controls.cut, default=0) > last:
@@ -184,8 +205,8 @@ class SensorRewiring(Rewiring[RewiredSensors]):
         silent = np.isin(available, controls.cut) | np.isin(available, unused)
         order = np.searchsorted(available, channel).astype(np.int32)
         return RewiredSensors(
-            Compose((Duplicate(copies), NoiseChannels(noise), Silence(0), Shuffle())),
-            ((), (), silent, order),
+            Compose((Duplicate(copies), NoiseChannels(noise), Silence(0), Shuffle(), self.motors)),
+            ((), (), silent, order, self.motors.wires(controls)),
             channel,
             np.asarray(len(asked), np.int32),
         )
@@ -221,8 +242,9 @@ _CHANGE = OneOf(tuple(MODIFICATIONS[name] if name else Identity() for name in CH
 class ImageRewiring(Rewiring[RewiredImage]):
     """Images: hidden patches, and the order of patches; in colour also the background and shades."""
 
-    def __init__(self, policy: Policy, shape: tuple[int, ...]):
+    def __init__(self, policy: Policy, shape: tuple[int, ...], num_motors: int = 0):
         """Set up for a policy and images of (H, W, 3) or (H, W, 1)."""
+        super().__init__(num_motors)
         self.shape = shape
         self.in_colour = shape[2] == 3
         rows, columns = grid(shape[0], shape[1], PATCH)
@@ -233,10 +255,11 @@ class ImageRewiring(Rewiring[RewiredImage]):
                 *((_BACKGROUND, _CHANGE) if self.in_colour else ()),
                 Occlude(0.0, PATCH),
                 ShufflePatches(PATCH),
+                self.motors,
             )
         )
 
-    def check(self, controls: Controls) -> None:
+    def _check(self, controls: Controls) -> None:
         if controls.cut or controls.noise or controls.copies > 1:
             raise ConfigError(
                 "This world shows images; it has no channels to silence, copy or add to."
@@ -254,7 +277,8 @@ class ImageRewiring(Rewiring[RewiredImage]):
         hidden[list(controls.hidden)] = True
         order = jnp.asarray(order_of(controls, reshuffles, self._count))
         choices = self._choices(controls, upload) if self.in_colour else ()
-        state = ((), *choices, hidden, PatchOrder(order, jnp.zeros((), jnp.int32)))
+        moved = PatchOrder(order, jnp.zeros((), jnp.int32))
+        state = ((), *choices, hidden, moved, self.motors.wires(controls))
         return RewiredImage(self._perturbation, state)
 
     def _choices(self, controls: Controls, upload: np.ndarray | None) -> tuple[PyTree, PyTree]:
@@ -285,13 +309,14 @@ def _states_of_changes(seed: int, shape: tuple[int, ...]) -> tuple[PyTree, ...]:
     return tuple(part.init(key, shape) for part, key in zip(_CHANGE.parts, keys, strict=True))
 
 
-def rewiring_for(policy: Policy, spec: ObservationSpec) -> SensorRewiring | ImageRewiring:
+def rewiring_for(policy: Policy, world: World) -> SensorRewiring | ImageRewiring:
     """Choose by what the world shows; ConfigError if that is neither sensors nor images."""
+    spec, num_motors = world.raw_observation_spec, len(world.motor_names)
     if num_sensors_of(spec) is not None:
-        return SensorRewiring(policy, spec)
+        return SensorRewiring(policy, spec, num_motors)
     shape = shape_of(spec)
     if len(shape) == 3 and shape[2] in (1, 3):
-        return ImageRewiring(policy, shape)
+        return ImageRewiring(policy, shape, num_motors)
     raise ConfigError(f"The demo shows sensors, entities and images; not {in_words(spec)}.")
 
 

@@ -24,7 +24,7 @@ from sensorium.errors import ConfigError
 from sensorium.policies import Policy
 from sensorium.rollout import by_kind
 from sensorium.terminal import significant
-from sensorium.types import in_colour, levels
+from sensorium.types import digest_levels, in_colour, levels, num_sensors_of
 
 _LARGEST_VIEW = 320  # pixels each way of the image that a world draws of itself
 _PAUSE = 1.2  # s of the world's time between the end of an episode and the next
@@ -154,6 +154,8 @@ class Session:
             "failure": world.failure,
             "can_be_pushed": world.can_be_pushed,
             "actions": list(self._episode.actions),
+            "motors": _few(world.motor_names),
+            "fixed_outputs": actors.agent.policy.fixed_outputs,
         }
         if isinstance(self._rewiring, ImageRewiring):
             about |= self._about_images(actors.agent.policy, *self._rewiring.shape[:2])
@@ -204,6 +206,11 @@ class Session:
             arrays["view"] = _shrunk(view)
         if agent.trace is not None:
             arrays["action"] = _as_bytes(agent.trace.action)
+            arrays["command"] = _as_bytes(agent.trace.command)
+            if agent.trace.digest is not None:
+                arrays["digest"] = _as_bytes(
+                    digest_levels(agent.trace.digest, len(agent.trace.arrived)).T
+                )
             if agent.trace.code is not None:
                 arrays["code"] = _as_bytes(agent.trace.code.reshape(-1))
         return pack(header, arrays)
@@ -230,15 +237,16 @@ class Session:
     def _set(self, changes: dict[str, Any]) -> "Session":
         controls = messages.change(self.controls, changes)
         if controls.agent != self.controls.agent:
-            return Session(self._catalog, controls)
+            return begin(self._catalog, self.controls, changes)
         self._rewiring.check(controls)
         before, self.controls = self.controls, controls
         if controls.wiring != before.wiring or controls.every != before.every:
             self._reshuffles = self._age = 0
-        inputs = self._rewiring.inputs(self._rewired)
+        inputs = num_sensors_of(self._rewiring.inputs(self._rewired))
         self._rewire()
-        if self._rewiring.inputs(self._rewired) != inputs:
-            self._episode.resize(self._rewired)
+        after = num_sensors_of(self._rewiring.inputs(self._rewired))
+        if inputs is not None and after is not None and inputs != after:
+            self._episode.resize(self._rewired, inputs, after)
         if controls.seed != before.seed:
             self._begin()
         return self
@@ -280,6 +288,28 @@ class Session:
         return arrays
 
 
+def begin(
+    catalog: AgentCatalog, controls: Controls, changes: dict[str, Any], handled: int = 0
+) -> Session:
+    """Begin with some of the controls changed; wires of motors stay where they are in the same world.
+
+    Args:
+        catalog: The agents to choose from.
+        controls: As they were.
+        changes: As a message has them.
+        handled: Its number.
+
+    Raises:
+        SensoriumError: There is no such agent, or the controls do not fit it.
+    """
+    after = messages.change(controls, changes)
+    if any(getattr(controls, name) for name in messages.WIRES):
+        worlds = [catalog.actors(each.agent).agent.recipe.env for each in (controls, after)]
+        if worlds[0] != worlds[1]:
+            after = messages.change(after, dict.fromkeys(messages.WIRES, ()) | changes)
+    return Session(catalog, after, handled)
+
+
 def compile_agent(catalog: AgentCatalog, agent: str) -> None:
     """Compile all that controls may need of an agent; SensoriumError if it cannot be shown."""
     session = Session(catalog, Controls(agent=agent))
@@ -290,6 +320,10 @@ def compile_agent(catalog: AgentCatalog, agent: str) -> None:
     session.handle(Message("push", 0, 0.0))
     session.frame()
     session.close()
+
+
+def _few(motors: tuple[str, ...]) -> list[str]:
+    return list(motors) if len(motors) <= messages.MOST_MOTORS else []
 
 
 def _score(snapshot: Snapshot) -> dict[str, Any]:

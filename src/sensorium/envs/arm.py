@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.envs.body import Body
+from sensorium.envs.drawing import draw_arm
 from sensorium.types import Action, Flag, Key, Observation, Scalar
 
 _JUMP = 60  # steps, after which the target is elsewhere
@@ -33,11 +35,15 @@ class ArmState(NamedTuple):
     """Steps since the start."""
 
     @property
+    def links(self) -> Float[Array, "2 M"]:
+        """From either end to the other."""
+        bearing = jnp.cumsum(self.angles)
+        return self.lengths * jnp.stack([jnp.cos(bearing), jnp.sin(bearing)])
+
+    @property
     def hand(self) -> Float[Array, "2"]:
         """The end of the last link."""
-        bearing = jnp.cumsum(self.angles)
-        links = self.lengths * jnp.stack([jnp.cos(bearing), jnp.sin(bearing)])
-        return links.sum(1)
+        return self.links.sum(1)
 
     @property
     def target(self) -> Float[Array, "2"]:
@@ -83,6 +89,7 @@ class Arm(Body):
     """
 
     id = "Arm"
+    drawing = "arm"
     num_sensors = 2
     sensor_names = ("right", "up")
     max_steps = 2 * _JUMP
@@ -133,6 +140,19 @@ class Arm(Body):
     def observe(self, state: ArmState) -> Observation:
         """Return where the camera sees the target from the hand."""
         return state.camera @ (state.target - state.hand)
+
+    def pose(self, state: ArmState) -> Float[Array, " numbers"]:
+        """Return the target (m), then four numbers of each joint.
+
+        These are the end of its link (m), the motor that turns it, and its gain (rad/s).
+        """
+        ends = jnp.cumsum(state.links, axis=1)
+        joints = jnp.stack([*ends, jnp.argsort(state.joint).astype(jnp.float32), state.gain])
+        return jnp.concatenate([state.target, joints.T.reshape(-1)])
+
+    def draw(self, state: ArmState) -> UInt8[np.ndarray, "height width 3"]:
+        """Draw the links, the joints, the hand and the target."""
+        return draw_arm(self.pose_of(state), close=self.default_params.close)
 
     def critic_features(self, state: ArmState) -> Float[Array, "5"]:
         """Return hand and target, and how much of the episode is over."""

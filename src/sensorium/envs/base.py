@@ -84,6 +84,12 @@ class World(abc.ABC):
         return self.num_actions
 
     @property
+    def motor_names(self) -> tuple[str, ...]:
+        """What each number of an action moves; none where actions are choices."""
+        count = self.actions if isinstance(self.actions, int) else 0
+        return tuple(f"motor {index + 1}" for index in range(count))
+
+    @property
     @abc.abstractmethod
     def max_steps(self) -> int:
         """T, the step at which an episode is truncated."""

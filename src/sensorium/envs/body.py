@@ -5,6 +5,8 @@ import dataclasses
 from functools import partial
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from sensorium.envs.base import Environment
@@ -36,6 +38,10 @@ class Body(Environment):
     @abc.abstractmethod
     def best_action(self, state: PyTree) -> Action:
         """Return the action of a controller that knows the body, which agents are compared with."""
+
+    def pose_of(self, state: PyTree) -> Float[np.ndarray, " numbers"]:
+        """Return `pose` for drawing; `state` may be of NumPy arrays, as traces are."""
+        return np.asarray(self.pose(jax.tree.map(jnp.asarray, state)))
 
     @partial(jax.jit, static_argnames="self")
     def best_rewards(self, keys: Keys) -> Float[Array, "R T"]:

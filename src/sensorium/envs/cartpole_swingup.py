@@ -107,6 +107,7 @@ class CartPoleSwingUpHarder(Environment):
     num_sensors = 5
     num_actions = 1
     sensor_names = ("position", "velocity", "cos angle", "sin angle", "angular velocity")
+    motor_names = ("force",)
     max_steps = 1000
     steps_per_second = round(1 / CartPoleParams.time_step)
     solved_return = 700.0
@@ -208,6 +209,11 @@ class CartPoleMotors(CartPoleSwingUpHarder):
     def num_actions(self) -> int:  # type: ignore[override]
         """M."""
         return self.motors
+
+    @property
+    def motor_names(self) -> tuple[str, ...]:  # type: ignore[override]
+        """By their numbers: which one is connected differs."""
+        return tuple(f"motor {index + 1}" for index in range(self.motors))
 
     def reset_env(self, key: Key, params: Any) -> tuple[Observation, Any]:
         """Draw a start, and which motor is connected."""

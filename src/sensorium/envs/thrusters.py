@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+import numpy as np
+from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.envs.body import Body
+from sensorium.envs.drawing import draw_thrusters
 from sensorium.types import Action, Flag, Key, Observation, Scalar
 
 _JUMP = 100  # steps, after which the target is elsewhere
@@ -26,6 +28,8 @@ class ThrustersState(NamedTuple):
     is not connected."""
     thrust: Float[Array, " M"]
     """Of each motor now."""
+    place: Float[Array, "M 2"]
+    """Where each motor sits, in the frame of the body; only drawings ask."""
     targets: Float[Array, "2 2"]
     """Of either half of the episode."""
     time: Int[Array, ""]
@@ -87,6 +91,7 @@ class Thrusters(Body):
     """The share of the thrust that is left of the step before."""
 
     id = "Thrusters"
+    drawing = "thrusters"
     num_sensors = 5
     sensor_names = ("x", "y", "velocity x", "velocity y", "angular velocity")
     max_steps = 2 * _JUMP
@@ -115,6 +120,7 @@ class Thrusters(Body):
             angular_velocity=jnp.zeros(()),
             wrench=(gain * jnp.concatenate([force, torque[None]])).T,
             thrust=jnp.zeros(self.motors),
+            place=(radius * jnp.stack([jnp.cos(bearing), jnp.sin(bearing)])).T,
             targets=jax.random.uniform(keys[7], (2, 2), minval=-2.0, maxval=2.0),
             time=jnp.zeros((), jnp.int32),
         )
@@ -153,6 +159,19 @@ class Thrusters(Body):
                 state.angular_velocity[None],
             ]
         )
+
+    def pose(self, state: ThrustersState) -> Float[Array, " numbers"]:
+        """Return the place of the body (m), its angle (rad) and the target, then five numbers of each motor.
+
+        These are its place and its force at an action of 1 (N), along x and y of the body, and its thrust.
+        """
+        motors = jnp.concatenate([state.place, state.wrench[:, :2], state.thrust[:, None]], axis=1)
+        body = [state.position, state.angle[None], state.target]
+        return jnp.concatenate([*body, motors.reshape(-1)])
+
+    def draw(self, state: ThrustersState) -> UInt8[np.ndarray, "height width 3"]:
+        """Draw the body with the jets of its motors, and the target, from above."""
+        return draw_thrusters(self.pose_of(state), close=self.default_params.close)
 
     def critic_features(self, state: ThrustersState) -> Float[Array, "6"]:
         """Return the five sensors, and how much of the episode is over."""

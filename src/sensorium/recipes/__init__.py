@@ -29,12 +29,15 @@ RECIPES: dict[str, Recipe] = {
 def baseline(env: str) -> Recipe | None:
     """Return what agents of a world, or of a world's twin on the host, are compared with.
 
-    That is the first of its recipes whose policy knows its inputs by their places; None if there is none.
+    That is the first of its recipes whose policy knows its inputs and motors by their places; None if there
+    is none.
     """
     for recipe in RECIPES.values():
         twin = WORLDS[recipe.env]().host_twin if recipe.env in WORLDS else None
-        if env in (recipe.env, twin) and recipe.outline().fixed_inputs:
-            return recipe
+        if env in (recipe.env, twin):
+            policy = recipe.outline()
+            if policy.fixed_inputs and policy.fixed_outputs:
+                return recipe
     return None
 
 

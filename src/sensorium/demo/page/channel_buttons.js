@@ -9,7 +9,7 @@ export class ChannelButtons {
   // `onSilence` is called with the channels that are to read zero from now on, and with a sentence about it
   constructor(sensors, inputs, onSilence) {
     Object.assign(this, { list: sensors, inputs, onSilence, names: [], channel: [], silent: new Set(), waiting: 0 });
-    inputs.addEventListener("keydown", (event) => this.move(event));
+    inputs.addEventListener("keydown", (event) => rove(inputs, event));
     onNewColours(() => this.colour());
   }
 
@@ -42,7 +42,7 @@ export class ChannelButtons {
   inputRow() {
     const row = buttonRow(() => {
       const input = [...this.inputs.children].indexOf(row), channel = this.channel[input];
-      this.focusable(input);
+      focusOn(this.inputs, input);
       this.toggle([channel], this.nameOfChannel(channel));
     });
     row.firstChild.tabIndex = -1;
@@ -80,7 +80,7 @@ export class ChannelButtons {
       if (button.ariaLabel !== label) button.ariaLabel = button.title = label;
       button.setAttribute("aria-pressed", String(this.silent.has(channel)));
     });
-    if (!this.inputs.querySelector("[tabindex='0']")) this.focusable(0);
+    if (!this.inputs.querySelector("[tabindex='0']")) focusOn(this.inputs, 0);
   }
 
   toggle(channels, name) {
@@ -89,21 +89,6 @@ export class ChannelButtons {
     for (const channel of channels) undo ? this.silent.delete(channel) : this.silent.add(channel);
     const silent = [...this.silent].sort((one, other) => one - other);
     this.onSilence(silent, `${name} ${undo ? "is no longer silenced" : "is silenced: it reads zero"}.`);
-  }
-
-  // One input at a time can be reached by Tab, the others by the arrow keys
-  focusable(input) {
-    [...this.inputs.children].forEach((row, index) => { row.firstChild.tabIndex = index === input ? 0 : -1; });
-  }
-
-  move(event) {
-    const now = [...this.inputs.children].findIndex((row) => row.firstChild === event.target);
-    const last = this.inputs.children.length - 1;
-    const next = { ArrowUp: now - 1, ArrowDown: now + 1, Home: 0, End: last }[event.key];
-    if (next === undefined || next < 0 || next > last) return;
-    event.preventDefault();
-    this.focusable(next);
-    this.inputs.children[next].firstChild.focus();
   }
 
   channelsOf(index) {
@@ -125,7 +110,22 @@ export class ChannelButtons {
   }
 }
 
-function buttonRow(click) {
+// One row of a list at a time can be reached by Tab, the others by the arrow keys
+export function focusOn(list, row) {
+  [...list.children].forEach((each, index) => { each.firstChild.tabIndex = index === row ? 0 : -1; });
+}
+
+export function rove(list, event) {
+  const now = [...list.children].findIndex((row) => row.firstChild === event.target);
+  const last = list.children.length - 1;
+  const next = { ArrowUp: now - 1, ArrowDown: now + 1, Home: 0, End: last }[event.key];
+  if (next === undefined || next < 0 || next > last) return;
+  event.preventDefault();
+  focusOn(list, next);
+  list.children[next].firstChild.focus();
+}
+
+export function buttonRow(click) {
   const row = document.createElement("li"), button = document.createElement("button");
   button.type = "button";
   button.addEventListener("click", click);

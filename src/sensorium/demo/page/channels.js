@@ -53,7 +53,7 @@ export function drawChannels(canvas, frame, sensors, silent) {
   }
 }
 
-function cross(pen, x, y, size) {
+export function cross(pen, x, y, size) {
   pen.globalAlpha = 1;
   pen.strokeStyle = colour("wrong");
   pen.lineWidth = 1.5;
@@ -82,7 +82,7 @@ let shades = null;
 onNewColours(() => { shades = null; });
 
 // The colour of a number from -127 to 127: from blue through none to orange
-function shade(value) {
+export function shade(value) {
   if (!shades) {
     const zero = channels("zero"), ends = { minus: channels("minus"), plus: channels("plus") };
     shades = Array.from({ length: 256 }, (_, index) => {

@@ -1,12 +1,13 @@
 // The page: controls send changes, the server answers with the state, frames are drawn as they come.
 
-import { onNewColours } from "./canvas.js";
+import { colour, hue, onNewColours } from "./canvas.js";
 import { ChannelButtons } from "./channel_buttons.js";
 import { CodeHistory, drawChannels } from "./channels.js";
 import { hide, mark, paint } from "./image_view.js";
-import { NO_CHANGES, fromFragment, toFragment } from "./permalink.js";
+import { MotorWires } from "./motor_wires.js";
+import { NO_CHANGES, OWN_OBSERVATION, OWN_WIRES, fromFragment, toFragment } from "./permalink.js";
 import { Socket } from "./socket.js";
-import { ant, cartpole, map, road } from "./world.js";
+import { ant, arm, cartpole, map, road, thrusters } from "./world.js";
 
 const $ = (id) => document.getElementById(id);
 const LARGEST_FILE = 4 * 2 ** 20;
@@ -19,6 +20,8 @@ const PRESETS = {
   racing: { ...NO_CHANGES, agent: "carracing-attention-agent" },
   puzzle: { ...NO_CHANGES, agent: "carracing-pi", wiring: 7 },
   pong: { ...NO_CHANGES, agent: "pong-pi", wiring: 7 },
+  thrusters: { ...NO_CHANGES, agent: "thrusters-motors" },
+  arm: { ...NO_CHANGES, agent: "arm-motors" },
 };
 
 const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" };
@@ -28,6 +31,7 @@ let about = null, state = null, frame = null, scenery = [], cursor = -1, before 
 let dirty = false, lastSent = 0;
 const code = new CodeHistory($("code"));
 const buttons = new ChannelButtons($("sensors"), $("inputs"), (cut, sentence) => set({ cut }, sentence));
+const wires = new MotorWires($("wires"), $("outputs"), $("motors"), set, () => { dirty = true; });
 const stats = { frames: 0, drawn: 0, frame: null, state: null };
 window.sensorium = stats; // for tests and measurements: what was drawn last
 
@@ -84,6 +88,9 @@ function layOut(next) {
   $("channels").hidden = !sensors;
   $("image-panel").hidden = !image;
   $("push").hidden = !about.can_be_pushed;
+  $("motors-panel").hidden = !about.motors.length;
+  const motorsFirst = sensors && about.motors.length > about.sensors.length;
+  layOutMotors(motorsFirst);
   layOutPlay();
   $("agent-name").textContent = about.agent;
   $("scene").hidden = about.drawing === "none";
@@ -104,8 +111,20 @@ function layOut(next) {
   buttons.reset(about.sensors, about.first_noise);
   say(image ? "Click the image to hide patches."
       + (about.in_colour ? " Drop another onto the page to use it as background." : "")
+    : motorsFirst ? "Press Rewire motors, or drag the end of a wire to another motor."
     : sensors && about.any_number ? "Press Shuffle. Click a sensor or an input to silence it."
     : FIXED);
+}
+
+// Above the sensors if there are more of them
+function layOutMotors(first) {
+  wires.reset(about.motors);
+  document.body.classList.toggle("motors-first", first);
+  $("rewire").hidden = about.motors.length < 2;
+  $("rewire").classList.toggle("primary", first);
+  $("shuffle").classList.toggle("primary", !first);
+  $("motors-note").textContent = about.fixed_outputs ? "The agent knows its motors by their places."
+    : "The agent finds out which output changes which sensor: orange more, blue less.";
 }
 
 // A button for each action that is one word, beside the one that takes the game from the agent
@@ -194,6 +213,8 @@ function show(now) {
   $("pause").setAttribute("aria-pressed", String(now.paused));
   $("step").disabled = !now.paused;
   $("order").disabled = !now.wiring && !now.every;
+  wires.update(now);
+  $("unwire").disabled = !wires.changed;
 }
 
 // The order in words, for screen readers
@@ -224,18 +245,26 @@ function draw() {
   dirty = false;
   score("agent", frame.agent);
   if (frame.baseline) score("baseline", frame.baseline);
-  const action = (frame.action?.[0] ?? 0) / 127;
+  const action = (frame.command?.[0] ?? 0) / 127;
   DRAWINGS[about.drawing]?.(action);
   if (frame.channel && state) {
     drawChannels($("wiring"), frame, about.sensors, state.cut);
     buttons.show(frame.channel, state.cut);
   }
+  if (about.motors.length && state) wires.draw(frame, channelHues());
+  $("digests").textContent = frame.digest ? "changes" : "";
   $("queries").textContent = frame.attention ? "attention" : "";
   $("code-panel").hidden = !frame.code;
   if (frame.code) code.draw();
   stats.drawn += 1;
   stats.frame = frame;
   socket.drawn();
+}
+
+// Of the sensors at the inputs
+function channelHues() {
+  const count = about.sensors?.length ?? 0;
+  return [...frame.source ?? []].map((sensor) => (sensor < 0 ? colour("noise") : hue(sensor, count)));
 }
 
 // By the world's `drawing`, see `World` in envs/base.py; images, and those that a world renders itself
@@ -247,6 +276,14 @@ const DRAWINGS = {
   ant() {
     ant($("scene"), frame.pose, false);
     if (frame.baseline_pose) ant($("baseline-scene"), frame.baseline_pose, true);
+  },
+  thrusters() {
+    thrusters($("scene"), frame.pose, false);
+    if (frame.baseline_pose) thrusters($("baseline-scene"), frame.baseline_pose, true);
+  },
+  arm() {
+    arm($("scene"), frame.pose, frame.command, false);
+    if (frame.baseline_pose) arm($("baseline-scene"), frame.baseline_pose, null, true);
   },
   road() {
     road($("scene"), frame.pose, scenery);
@@ -294,6 +331,8 @@ const reset = () => {
 
 $("shuffle").onclick = shuffle;
 $("order").onclick = naturalOrder;
+$("rewire").onclick = () => wires.rewire();
+$("unwire").onclick = () => set(OWN_WIRES, "Each output is wired to its own motor.");
 $("take-over").onclick = takeOver;
 $("push-left").onclick = () => push(-1);
 $("push-right").onclick = () => push(1);
@@ -302,7 +341,7 @@ $("step").onclick = step;
 $("reset").onclick = reset;
 $("seed").onchange = reset;
 $("undo").onclick = () => set({ ...NO_CHANGES, speed: 1, paused: false }, "All changes are undone.");
-$("agent").onchange = (event) => change({ ...NO_CHANGES, agent: event.target.value });
+$("agent").onchange = (event) => change({ ...OWN_OBSERVATION, agent: event.target.value });
 $("every").onchange = () => {
   const every = whole($("every"), 1000);
   $("every").value = every || "";
@@ -350,7 +389,7 @@ addEventListener("keydown", (event) => {
   const at = event.target;
   if (at === $("scene") && about?.drawing === "image" && moveCursor(event)) return;
   if (at.matches("input, select, textarea, summary")) return;
-  const keys = { s: shuffle, o: naturalOrder, r: reset, ".": step };
+  const keys = { s: shuffle, m: () => about?.motors.length > 1 && wires.rewire(), o: naturalOrder, r: reset, ".": step };
   if (!$("play").hidden) keys.p = takeOver;
   if (playing) {
     for (const [key, name] of Object.entries(ARROWS)) {

@@ -1,10 +1,14 @@
 // All controls as the fragment of the address: a link that can be shared.
 
-const LISTS = ["cut", "hidden"], WORDS = ["agent", "background", "modify"];
+const LISTS = ["cut", "hidden", "motors", "motors_reversed", "motors_cut"], WORDS = ["agent", "background", "modify"];
 
-export const NO_CHANGES = {
+export const OWN_WIRES = { motors: [], motors_reversed: [], motors_cut: [] };
+
+export const OWN_OBSERVATION = {
   wiring: 0, every: 0, noise: 0, copies: 1, cut: [], occlude: 0, hidden: [], background: "", modify: "",
 };
+
+export const NO_CHANGES = { ...OWN_OBSERVATION, ...OWN_WIRES };
 
 const DEFAULTS = { ...NO_CHANGES, seed: 1, speed: 1, paused: false };
 

@@ -1,8 +1,10 @@
-// Draw worlds from their poses: a cart with its pole, an ant of sticks, a car on its road.
+// Draw worlds from their poses: a cart with its pole, an ant of sticks, a car on its road, bodies with motors.
 
-import { colour, open } from "./canvas.js";
+import { colour, hue, open } from "./canvas.js";
 
 const TRACK = 2.4, POLE = 0.6; // m
+const CLOSE = { thrusters: 0.3, arm: 0.1 }; // m from the target
+const JET = 0.7; // m a newton
 
 export function cartpole(canvas, pose, action, baseline) {
   const { pen, width, height } = open(canvas);
@@ -203,4 +205,105 @@ function lay(pen, line, wide, inner) {
 // The smallest and the largest, with a margin
 function ends(values) {
   return [Math.min(...values) - 25, Math.max(...values) + 25];
+}
+
+// A body from above, with a jet behind each motor that is connected, as long as it pushes
+export function thrusters(canvas, pose, baseline) {
+  const { pen, width, height } = open(canvas);
+  const [x, y, angle, ...rest] = pose, count = (pose.length - 5) / 5;
+  const reach = Math.max(2.8, Math.abs(x) + 1.3, Math.abs(y) + 1.3);
+  ground(pen, width, height, reach);
+  target(pen, rest, CLOSE.thrusters);
+  pen.translate(x, y);
+  pen.rotate(angle);
+  pen.globalAlpha = baseline ? 0.75 : 1;
+  for (let motor = 0; motor < count; motor++) {
+    const [atX, atY, forceX, forceY, thrust] = pose.subarray(5 + 5 * motor, 10 + 5 * motor);
+    const size = Math.hypot(forceX, forceY), wide = 0.1;
+    if (!size) continue;
+    pen.strokeStyle = colour("soft");
+    pen.lineWidth = 0.05;
+    line(pen, [0, 0], [atX, atY]);
+    pen.fillStyle = hue(motor, count);
+    pen.beginPath(); // as wide as a motor at its nozzle, and less at the far end
+    for (const [side, far] of [[1, 0], [0.35, 1], [-0.35, 1], [-1, 0]]) {
+      const back = far * JET * thrust;
+      pen.lineTo(atX - forceX * back - side * wide * forceY / size, atY - forceY * back + side * wide * forceX / size);
+    }
+    pen.fill();
+    dot(pen, atX, atY, wide);
+  }
+  pen.fillStyle = colour(baseline ? "baseline" : "cart");
+  dot(pen, 0, 0, 0.24);
+  pen.restore();
+}
+
+// An arm; at each joint, in the colour of the motor that turns it, how fast it turns
+export function arm(canvas, pose, command, baseline) {
+  const { pen, width, height } = open(canvas), count = (pose.length - 2) / 4;
+  ground(pen, width, height, 2.2);
+  target(pen, pose, CLOSE.arm);
+  pen.globalAlpha = baseline ? 0.75 : 1;
+  let before = [0, 0];
+  const joints = [];
+  pen.fillStyle = colour("soft");
+  dot(pen, 0, 0, 0.13);
+  pen.strokeStyle = colour(baseline ? "baseline" : "cart");
+  pen.lineWidth = 0.1;
+  for (let joint = 0; joint < count; joint++) {
+    const [x, y, motor, gain] = pose.subarray(2 + 4 * joint, 6 + 4 * joint);
+    if (x === before[0] && y === before[1]) break; // a link that is not there
+    line(pen, before, [x, y]);
+    joints.push({ at: before, bearing: Math.atan2(y - before[1], x - before[0]), motor, gain });
+    before = [x, y];
+  }
+  for (const { at, bearing, motor, gain } of joints) {
+    pen.fillStyle = pen.strokeStyle = hue(motor, count);
+    dot(pen, ...at, 0.055);
+    const turn = command ? 1.2 * gain * command[motor] / 127 : 0;
+    pen.lineWidth = 0.05;
+    pen.beginPath();
+    pen.arc(...at, 0.17, bearing, bearing + turn, turn < 0);
+    pen.stroke();
+  }
+  pen.fillStyle = colour("pole");
+  dot(pen, ...before, 0.08);
+  pen.restore();
+}
+
+// Begin a view from above, in metres, with a line every metre
+function ground(pen, width, height, reach) {
+  const scale = Math.min(width, height) / 2 / reach, far = Math.ceil(Math.max(width, height) / 2 / scale);
+  pen.save();
+  pen.translate(width / 2, height / 2);
+  pen.scale(scale, -scale);
+  pen.lineCap = "round";
+  pen.lineWidth = 1 / scale;
+  pen.strokeStyle = colour("faint");
+  for (let metre = -far; metre <= far; metre++) {
+    line(pen, [metre, -far], [metre, far]);
+    line(pen, [-far, metre], [far, metre]);
+  }
+}
+
+function target(pen, [x, y], close) {
+  pen.strokeStyle = pen.fillStyle = colour("s2");
+  pen.lineWidth = 0.04;
+  pen.beginPath();
+  pen.arc(x, y, close, 0, 7);
+  pen.stroke();
+  dot(pen, x, y, 0.04);
+}
+
+function line(pen, from, to) {
+  pen.beginPath();
+  pen.moveTo(...from);
+  pen.lineTo(...to);
+  pen.stroke();
+}
+
+function dot(pen, x, y, radius) {
+  pen.beginPath();
+  pen.arc(x, y, radius, 0, 7);
+  pen.fill();
 }

@@ -96,6 +96,7 @@ class CarRacing(Environment):
     id = "CarRacing"
     observation_shape: ClassVar[tuple[int, ...]] = (PIXELS, PIXELS, 3)
     num_actions = 3
+    motor_names = ("steering", "gas", "brake")
     sensor_names: ClassVar[tuple[str, ...]] = ()
     max_steps = 1000
     steps_per_second = STEPS_PER_SECOND
