@@ -13,7 +13,15 @@ from sensorium.bridges.open_env import open_env
 from sensorium.bridges.vector_env import PoolVectorEnv
 from sensorium.errors import ConfigError, WorldError
 from sensorium.evaluation import evaluate
-from sensorium.perturbations import Identity, NoiseChannels, Reshuffle, RewireMotors, compose
+from sensorium.perturbations import (
+    Identity,
+    LagMotors,
+    NoiseChannels,
+    Reshuffle,
+    RewireMotors,
+    begin,
+    compose,
+)
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy
 from sensorium.recipes import resume, train
 from sensorium.rollout import DeviceEngine, EngineConfig, acting, make_world, open_engine
@@ -40,7 +48,8 @@ def plain_loop(policy, name, perturbation, key):
     env = open_env(name.removeprefix("gym:"))
     world = make_world(name)
     observation, _ = env.reset(seed=int(jax.random.bits(key) >> 1))
-    state = perturbation.init(stream(key, "senses"), world.num_sensors)
+    start = stream(key, "senses")
+    state = begin(perturbation, start, world.num_sensors, world.num_actions)
     carry = policy.initial_carry(perturbation.output_spec(world.num_sensors))
     rewards, ended = [], False
     while not ended:
@@ -49,7 +58,7 @@ def plain_loop(policy, name, perturbation, key):
         readings, state = perturbation.apply(now, state, readings)
         action, carry, _ = policy.step(readings, carry)
         time = jnp.asarray(len(rewards))
-        action = acting.perturb_action(perturbation, key, time, state, action)
+        action, state = acting.perturb_action(perturbation, key, time, state, action)
         action = world.to_env_actions(np.asarray(action)[None])[0]
         observation, reward, terminated, truncated, _ = env.step(action)
         rewards.append(reward)
@@ -61,7 +70,7 @@ def plain_loop(policy, name, perturbation, key):
     ("name", "perturbation"),
     [
         (WALK, PERTURBATION),
-        (WALK, compose(NoiseChannels(1), RewireMotors(3, signed=True))),
+        (WALK, compose(NoiseChannels(1), LagMotors(), RewireMotors(3, signed=True))),
         ("gym:CartPole-v1", Identity()),
     ],
 )
