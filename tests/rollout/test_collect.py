@@ -204,7 +204,7 @@ def test_a_perturbation_of_actions_acts_on_what_the_world_gets():
         perturbs_actions = True
 
         def perturb_action(self, key, state, action):
-            return -action
+            return -action, state
 
     rewards = []
     for perturbation in (Identity(), Reverse()):
