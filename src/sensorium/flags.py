@@ -72,7 +72,7 @@ class PerturbationFlags:
     cut_motors: Number = None
     """This share of the motors does nothing, drawn for each episode."""
     lag_motors: Number = None
-    """This share of what a motor did in the step before is left; the rest is what it is told."""
+    """Motors do this share of what they did in the step before, and for the rest the new action."""
 
     def build(self, spec: int | tuple[int, ...] = 1) -> "Perturbation":
         """Make the perturbation.

@@ -141,6 +141,17 @@ class NamedSenses(Senses):
     ) -> tuple[Perceived, SensesMemory]:
         """Compare with what would have changed without motors, and decide what to wish for."""
         before, _ = _begun(readings, memory, time)
+        perceived = self.perceived(readings, before, foreseen, time)
+        return perceived, memory._replace(before=readings, earlier=before)
+
+    def perceived(
+        self,
+        readings: Observation,
+        before: Observation,
+        foreseen: Float[Array, " K"],
+        time: Int[Array, ""],
+    ) -> Perceived:
+        """Do so without a memory: `before` are the readings of the step before."""
         change = _heard(self.change_scale * (readings - before))
         expected = self.expect(jax.lax.stop_gradient(before))
         known = time > 0
@@ -149,15 +160,14 @@ class NamedSenses(Senses):
         missed = jnp.where(known, jax.lax.stop_gradient(change - foreseen) - expected, 0.0)
         rate, care = (jax.nn.sigmoid(PACE * each) for each in (self.rate, self.care))
         surprise = jnp.mean(jnp.log1p(missed**2))
-        perceived = Perceived(foreseen + error, rate, self.wish(readings), care, surprise)
-        return perceived, memory._replace(before=readings, earlier=before)
+        return Perceived(foreseen + error, rate, self.wish(readings), care, surprise)
 
 
 class AttentionSenses(Senses):
     """Senses of sensors in any order: AttentionNeuron mixes them into K channels, which are then known.
 
-    Its LSTMs hear how readings change, and what motors think that they did. A change of a channel is that of
-    the readings under the attention of now: attention that moves is no change.
+    Its LSTMs receive the change of each reading, and the change that digests predict of the last action. A
+    channel changes by what readings do under the present attention: attention that moves is no change.
     """
 
     fixed_inputs: ClassVar[bool] = False
@@ -194,8 +204,7 @@ class AttentionSenses(Senses):
         lstms = SensorMemory(memory.hidden, memory.cell)
         pooled = self.attention(readings, foreseen, lstms, change=readings - before)
         mix = self.code_scale * pooled.attention
-        seen = memory._replace(before=mix @ before, earlier=mix @ before)
-        perceived, _ = self.channels(mix @ readings, foreseen, seen, time)
+        perceived = self.channels.perceived(mix @ readings, mix @ before, foreseen, time)
         perceived = perceived._replace(attention=pooled.attention)
         return perceived, SensesMemory(readings, before, *pooled.memory)
 

@@ -29,7 +29,7 @@
 | `ReverseMotors(after)` | all signs change, from a step on |
 | `ScaleMotors(least)` | each is weaker by a factor of its own |
 | `CutMotors(share, after)` | some do nothing, from a step on |
-| `LagMotors(share)` | each follows late what it is told |
+| `LagMotors(share)` | each lags behind its action |
 
 `compose(a, b, ...)` makes one of several; `OneOf((a, b, ...))` draws one of them for each episode.
 """

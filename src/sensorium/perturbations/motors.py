@@ -149,7 +149,7 @@ class CutMotors(MotorPerturbation):
 
 @dataclasses.dataclass(frozen=True)
 class LagMotors(MotorPerturbation):
-    """Motors follow what they are told late: a first-order lag, which starts from zero."""
+    """A first-order lag of each motor behind its action; motors start at zero."""
 
     share: float = 0.5
     """Of what a motor did in the step before that is left; the rest is the action."""

@@ -7,7 +7,7 @@ A perturbation is a small immutable value. It is drawn once an episode and appli
 
 `spec` says what the world shows: a number of scalar sensors, or the shape of its entities (N, F) or images.
 What happens to scalar sensors happens to entities row by row; a row of NaN is absent. A perturbation may act
-on the agent's actions too, with the same state. Then it is told their number once an episode (`begin`):
+on the agent's actions too, with the same state, to which it may add by their number (`begin` does both):
 
     state = perturbation.init_actions(state, num_actions)
     action, state = perturbation.perturb_action(key, state, action)

@@ -54,15 +54,7 @@ UNNAMED = Recipe(
     summary="The same, which is not told which sensor is which either.",
     policy=AnonymousMotorNeuronsConfig(),
     env="Thrusters",
-    stages=(
-        Stage(
-            "gradients",
-            _GRADIENTS,
-            40,
-            _UNNAMED,
-            training_reward=True,
-        ),
-    ),
+    stages=(Stage("gradients", _GRADIENTS, 40, _UNNAMED, training_reward=True),),
 )
 ARM = Recipe(
     name="arm-motors",

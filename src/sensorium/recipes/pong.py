@@ -27,21 +27,24 @@ _PAPER = VisionAttentionNeuronConfig(
     learned_norms=True,
     distinct_patches=32,
 )
+SMALL_POLICY = dataclasses.replace(_PAPER, num_queries=64, reader_size=256)
+BY_HEART = DaggerConfig(
+    num_envs=24,
+    rollout_steps=3000,  # a game
+    demonstration_rounds=1,
+    num_rounds=0,
+    num_batches=100,
+    batch_size=64,
+    num_steps=8,
+    window=8,
+    warm_up_steps=4,  # fill the stack of frames
+    action_noise=(0.0,),
+    ema_decay=0.99,
+)
+"""Behaviour cloning of a few games, from single steps behind those that fill a stack of frames."""
 _CLONE = Stage(
     "clone",
-    DaggerConfig(
-        num_envs=24,
-        rollout_steps=3000,  # a game
-        demonstration_rounds=1,
-        num_rounds=0,
-        num_batches=100,
-        batch_size=64,
-        num_steps=8,
-        window=8,
-        warm_up_steps=4,  # fill the stack of frames
-        action_noise=(0.0,),
-        ema_decay=0.99,
-    ),
+    BY_HEART,
     generations=40,
     expert="sensorium.bridges.pong:player",
     test_every=8,
@@ -59,7 +62,7 @@ SMALL = dataclasses.replace(
     PI,
     name="pong-pi-small",
     summary="The same with a sixth of the queries: minutes of training.",
-    policy=dataclasses.replace(_PAPER, num_queries=64, reader_size=256),
+    policy=SMALL_POLICY,
 )
 NLA = dataclasses.replace(
     PI,
@@ -79,47 +82,51 @@ CNN = dataclasses.replace(
     summary="The network of Mnih et al. 2015, likewise cloned: it needs the whole screen in order.",
     policy=ConvolutionalConfig(num_frames=4),
 )
+LONG_ROUNDS = DaggerConfig(
+    num_envs=16,
+    rollout_steps=500,
+    demonstration_rounds=4,
+    num_rounds=4,
+    buffer_rounds=60,
+    beta_generations=2,
+    num_batches=48,
+    batch_size=16,
+    num_steps=100,
+    window=50,
+    warm_up_steps=25,
+    action_noise=(0.0, 0.1),
+    privileged_coef=3.0,
+    ema_decay=0.99,
+)
+"""DAgger on a buffer of long rounds, for an agent that remembers where things went."""
 _DAGGER = Stage(
     "dagger",
-    DaggerConfig(
-        num_envs=16,
-        rollout_steps=500,
-        demonstration_rounds=4,
-        num_rounds=4,
-        buffer_rounds=60,
-        beta_generations=2,
-        num_batches=48,
-        batch_size=16,
-        num_steps=100,
-        window=50,
-        warm_up_steps=25,
-        action_noise=(0.0, 0.1),
-        privileged_coef=3.0,
-        ema_decay=0.99,
-    ),
+    LONG_ROUNDS,
     generations=50,
     expert="sensorium.bridges.pong:player",
     test_every=6,
     test_episodes=12,
     checkpoint_every=2,
 )
+REMEMBERING = VisionAttentionNeuronConfig(
+    num_queries=32,
+    num_frames=2,
+    message_size=32,
+    motion_scale=3.0,
+    reading=Reading.WHOLE,
+    reader_size=256,
+    hidden_size=128,
+    head_size=128,
+    blends=False,
+    hidden_rows=0,
+    learned_norms=True,
+    distinct_patches=32,
+)
+"""Memory instead of a long stack of frames."""
 ROBUST = Recipe(
     name="pong-pi-robust",
     summary="Ours, with a memory that learns where ball and paddle are: starts anywhere, sticky actions.",
-    policy=VisionAttentionNeuronConfig(
-        num_queries=32,
-        num_frames=2,
-        message_size=32,
-        motion_scale=3.0,
-        reading=Reading.WHOLE,
-        reader_size=256,
-        hidden_size=128,
-        head_size=128,
-        blends=False,
-        hidden_rows=0,
-        learned_norms=True,
-        distinct_patches=32,
-    ),
+    policy=REMEMBERING,
     env="gym:ALE/Pong-v5?random_starts=200",
     stages=(
         _DAGGER,

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from sensorium.errors import ConfigError
 from sensorium.policies import KeyMap, Reading, VisionAttentionNeuronConfig
+from sensorium.recipes.pong import BY_HEART, LONG_ROUNDS, REMEMBERING, SMALL_POLICY
 from sensorium.training import DaggerConfig
 from sensorium.types import ObservationSpec, shape_of
 
@@ -21,33 +22,7 @@ Size = Literal["standard", "wide"]
 """Of a student."""
 
 _PATCH_SIZES = (6, 7, 8, 5, 4, 10, 3)  # pixels, the best first
-_DEMONSTRATIONS = 24  # episodes that are learnt by heart
-_LONGEST = 3_000  # steps of them
-_ROUND = 500  # steps of a round, in which a student with a memory acts
 
-_BY_HEART = VisionAttentionNeuronConfig(
-    num_queries=64,
-    message_size=32,
-    motion_scale=3.0,
-    reading=Reading.CONVOLUTIONS,
-    reader_size=256,
-    hidden_size=None,
-    hidden_rows=0,
-    learned_norms=True,
-)
-_REMEMBERING = VisionAttentionNeuronConfig(
-    num_queries=32,
-    num_frames=2,
-    message_size=32,
-    motion_scale=3.0,
-    reading=Reading.WHOLE,
-    reader_size=256,
-    hidden_size=128,
-    head_size=128,
-    blends=False,
-    hidden_rows=0,
-    learned_norms=True,
-)
 _CORRECTED = VisionAttentionNeuronConfig(
     num_queries=16,
     message_size=32,
@@ -57,8 +32,8 @@ _CORRECTED = VisionAttentionNeuronConfig(
     key_map=KeyMap.NLA_INVARIANT,
 )
 _WIDER: dict[VisionAttentionNeuronConfig, dict[str, Any]] = {
-    _BY_HEART: dict(num_queries=400, reader_size=512),
-    _REMEMBERING: dict(num_queries=64, hidden_size=256),
+    SMALL_POLICY: dict(num_queries=400, reader_size=512),
+    REMEMBERING: dict(num_queries=64, hidden_size=256),
     _CORRECTED: dict(num_queries=32, reader_size=64, hidden_size=64),
 }
 
@@ -86,7 +61,7 @@ def student_of_images(
     Raises:
         ConfigError: The images do not divide into patches.
     """
-    student = _BY_HEART if few_episodes else _REMEMBERING if distinct_patches else _CORRECTED
+    student = SMALL_POLICY if few_episodes else REMEMBERING if distinct_patches else _CORRECTED
     wider = _WIDER[student] if size == "wide" else {}
     student = dataclasses.replace(student, **wider)
     return dataclasses.replace(
@@ -110,37 +85,19 @@ def training_on_images(distinct_patches: int | None, few_episodes: bool, longest
 
 
 def _by_heart(longest: int) -> DaggerConfig:
-    """Set up behaviour cloning, from single steps behind those that fill a stack of frames."""
-    return DaggerConfig(
-        num_envs=_DEMONSTRATIONS,
-        rollout_steps=min(longest, _LONGEST),
-        demonstration_rounds=1,
-        num_rounds=0,
-        num_batches=100,
-        batch_size=64,
-        num_steps=8,
-        window=8,
-        warm_up_steps=4,
-        action_noise=(0.0,),
-        ema_decay=0.99,
-    )
+    """Set up behaviour cloning, as of Pong."""
+    return dataclasses.replace(BY_HEART, rollout_steps=min(longest, BY_HEART.rollout_steps))
 
 
 def _remembering() -> DaggerConfig:
-    """Set up DAgger on a buffer of long rounds, for a student that remembers where things went."""
-    return DaggerConfig(
-        num_envs=16,
-        rollout_steps=_ROUND,
-        demonstration_rounds=4,
+    """Set up DAgger as of Pong, in smaller steps, from an expert that tells actions only."""
+    return dataclasses.replace(
+        LONG_ROUNDS,
         num_rounds=2,
         buffer_rounds=30,
+        beta_generations=0,
         num_batches=64,
-        batch_size=16,
-        num_steps=100,
-        window=50,
-        warm_up_steps=25,
-        action_noise=(0.0, 0.1),
-        ema_decay=0.99,
+        privileged_coef=0.0,
     )
 
 
