@@ -54,6 +54,20 @@ def test_random_starts_are_somewhere_in_a_game():
     np.testing.assert_array_equal(first, second)
 
 
+@pytest.mark.parametrize(("options", "steps"), [("", 27_000), ("?max_num_frames_per_episode=1001", 251)])
+def test_episodes_are_as_long_as_those_of_ale(options, steps):
+    """Ours were cut after 10,000 steps, in the middle of games between two good players."""
+    assert make_world(f"gym:{PONG}{options}").max_steps == steps
+
+
+def test_the_limit_of_ale_ends_an_episode_by_time():
+    env = open_env(f"{PONG}?max_num_frames_per_episode=1001")
+    env.reset(seed=0)
+    ends = [env.step(0)[2:4] for _ in range(251)]
+    assert (False, True) in ends
+    assert (True, False) not in ends
+
+
 @pytest.mark.parametrize("wrong", ["frameskip=4", "obs_type=rgb", "continuous=true"])
 def test_what_agents_see_is_fixed(wrong):
     with pytest.raises(ConfigError, match=wrong.partition("=")[0]):

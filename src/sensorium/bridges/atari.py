@@ -103,6 +103,8 @@ class AtariGame(gymnasium.Wrapper):
         super().__init__(env)
         self.observation_space = spaces.Box(0, 255, (SIZE, SIZE, 1), np.uint8)
         facts = {**self._facts, "render_fps": _FRAMES_PER_SECOND // FRAMES}
+        if frames := env.unwrapped.spec.kwargs.get("max_num_frames_per_episode"):
+            facts["max_episode_steps"] = -(-frames // FRAMES)
         self.metadata = {**env.metadata, **facts}
         self._ale, self._actions = env.unwrapped.ale, env.unwrapped._action_set
         self._random_starts = random_starts

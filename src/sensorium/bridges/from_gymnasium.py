@@ -270,6 +270,7 @@ def _facts(name: str) -> _Facts:
     try:
         spec = env.spec
         limit = spec.max_episode_steps if spec else None
+        limit = limit or env.metadata.get("max_episode_steps")
         threshold = spec.reward_threshold if spec else None
         observations = env.observation_space
         assert isinstance(observations, spaces.Box)
