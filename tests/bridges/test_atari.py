@@ -54,7 +54,9 @@ def test_random_starts_are_somewhere_in_a_game():
     np.testing.assert_array_equal(first, second)
 
 
-@pytest.mark.parametrize(("options", "steps"), [("", 27_000), ("?max_num_frames_per_episode=1001", 251)])
+@pytest.mark.parametrize(
+    ("options", "steps"), [("", 27_000), ("?max_num_frames_per_episode=1001", 251)]
+)
 def test_episodes_are_as_long_as_those_of_ale(options, steps):
     """Ours were cut after 10,000 steps, in the middle of games between two good players."""
     assert make_world(f"gym:{PONG}{options}").max_steps == steps
@@ -66,6 +68,11 @@ def test_the_limit_of_ale_ends_an_episode_by_time():
     ends = [env.step(0)[2:4] for _ in range(251)]
     assert (False, True) in ends
     assert (True, False) not in ends
+
+
+def test_a_world_knows_what_options_do():
+    names = make_world(f"gym:{PONG}").option_names
+    assert names == ("nothing", "fire", "up", "down", "up fire", "down fire")
 
 
 @pytest.mark.parametrize("wrong", ["frameskip=4", "obs_type=rgb", "continuous=true"])

@@ -6,6 +6,8 @@ perturbation.
 """
 
 import functools
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -173,7 +175,12 @@ def _places(height: int, width: int) -> UInt8[Array, "H W 3"]:
 
 
 def write_image_video(
-    path: Path, policy: Policy, episode: ImageTrace, title: str, steps_per_second: int
+    path: Path,
+    policy: Policy,
+    episode: ImageTrace,
+    title: str,
+    steps_per_second: int,
+    names: Sequence[str] = (),
 ) -> int:
     """Write an mp4 in real time, a frame for every second step.
 
@@ -183,6 +190,7 @@ def write_image_video(
         episode: What to show; the video ends with the episode.
         title: Written below the images.
         steps_per_second: Of the world's own time.
+        names: What each number of an action moves, or what each option of a choice does.
 
     Returns:
         How many frames were written.
@@ -195,18 +203,24 @@ def write_image_video(
     height, width = episode.world.shape[1:3]
     corners, size = policy.patches(height, width)
     totals = np.cumsum(episode.reward)
+    choices = isinstance(policy.distribution, Categorical)
+    draw_actions = partial(_draw_choices if choices else _draw_actions, names=names)
 
     def draw(step: int) -> np.ndarray:
         best = np.argsort(-episode.importance[step], kind="stable")[: policy.num_attended]
         light = _light(height, width, corners[best], size)
         line = f"{title}   step {step}   return {shown(float(totals[step]))}"
-        return _draw(episode, step, light, line, isinstance(policy.distribution, Categorical))
+        return _draw(episode, step, light, line, draw_actions)
 
     return write_frames(path, draw, range(0, count, STRIDE), steps_per_second / STRIDE)
 
 
 def _draw(
-    episode: ImageTrace, step: int, light: np.ndarray, line: str, choices: bool
+    episode: ImageTrace,
+    step: int,
+    light: np.ndarray,
+    line: str,
+    draw_actions: Callable[[ImageDraw.ImageDraw, int, np.ndarray], None],
 ) -> np.ndarray:
     height, width, _ = episode.world.shape[1:]
     world, arrived = in_colour(episode.world[step]), in_colour(episode.arrived[step])
@@ -234,24 +248,36 @@ def _draw(
         canvas.paste(large, (left, _EDGE // 2 + _HEAD))
     top = height * _ZOOM + _EDGE + _HEAD
     pen.text((_EDGE, top), line, _INK, font)
-    draw_actions = _draw_choices if choices else _draw_actions
     draw_actions(pen, top + 34, np.asarray(episode.action[step]))
     return np.asarray(canvas)
 
 
-def _draw_choices(pen: ImageDraw.ImageDraw, base: int, action: np.ndarray) -> None:
-    """Draw a box for each option; those that are taken are filled."""
-    for number, taken in enumerate(action):
-        left = _EDGE + 40 * number
-        pen.rectangle((left, base - 4, left + 30, base + 14), style.COLOURS[0] if taken else _GREY)
-        pen.text((left + 10, base - 4), str(number), _PAPER if taken else _INK, _font(15))
+def _draw_choices(
+    pen: ImageDraw.ImageDraw, base: int, action: np.ndarray, names: Sequence[str]
+) -> None:
+    """Draw a box for each option, with its number where names do not fit; those taken are filled."""
+    font, space = _font(15), 10
+    numbers = [str(number) for number in range(len(action))]
+    labels = list(names) or numbers
+    widths = [round(font.getlength(label)) for label in labels]
+    if sum(widths) + 3 * space * len(widths) > pen.im.size[0]:
+        labels, widths, space = numbers, [20] * len(numbers), 4
+    left = _EDGE
+    for label, width, taken in zip(labels, widths, action, strict=True):
+        right = left + width + 2 * space
+        pen.rectangle((left, base - 4, right, base + 14), style.COLOURS[0] if taken else _GREY)
+        pen.text((left + space, base - 4), label, _PAPER if taken else _INK, font)
+        left = right + space
 
 
-def _draw_actions(pen: ImageDraw.ImageDraw, base: int, action: np.ndarray) -> None:
+def _draw_actions(
+    pen: ImageDraw.ImageDraw, base: int, action: np.ndarray, names: Sequence[str]
+) -> None:
     """Draw each action from -1 to 1, from the middle of its bar."""
     for number, value in enumerate(action[:3]):
         left = _EDGE + 260 * number
-        pen.text((left, base - 4), f"action {number}", _INK, _font(15))
+        name = names[number] if names else f"action {number}"
+        pen.text((left, base - 4), name, _INK, _font(15))
         pen.rectangle((left + 65, base, left + 245, base + 14), fill=_GREY)
         ends = sorted(left + 155 + 90 * part for part in (0.0, float(np.clip(value, -1, 1))))
         pen.rectangle((ends[0], base, ends[1], base + 14), fill=style.COLOURS[number])

@@ -153,7 +153,12 @@ def _image_episode(
         float(episode.reward.sum()),
         int(episode.alive.sum()),
         lambda path: attention.write_image_video(
-            path, policy, episode, title, world.steps_per_second
+            path,
+            policy,
+            episode,
+            title,
+            world.steps_per_second,
+            world.option_names or world.motor_names,
         ),
         lambda path: attention.importance_figure(path, policy, episode, title),
     )

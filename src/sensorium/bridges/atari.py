@@ -112,7 +112,7 @@ class AtariGame(gymnasium.Wrapper):
         self._memory = np.zeros((2, self._ale.getRAMSize()), np.uint8)
 
     @property
-    def action_names(self) -> tuple[str, ...]:
+    def option_names(self) -> tuple[str, ...]:
         """What each action does, in a word or two; the first does nothing."""
         meanings = self.env.unwrapped.get_action_meanings()
         # The paddles of Pong go up and down by a knob that turns right and left

@@ -88,6 +88,11 @@ class HostWorld(World):
         return known or super().sensor_names
 
     @property
+    def option_names(self) -> tuple[str, ...]:
+        """What each option of a choice does; an environment may say so in its attribute of that name."""
+        return self._facts.option_names
+
+    @property
     def raw_observation_shape(self) -> tuple[int, ...]:
         """Shape of an observation before the perturbation."""
         return self._facts.observation_shape
@@ -229,6 +234,7 @@ class _Facts:
     own_observation_space: gymnasium.Space
     layout: Layout
     sensor_names: tuple[str, ...]
+    option_names: tuple[str, ...]
     action_space: gymnasium.Space
     observation_shape: tuple[int, ...]
     takes: Actions
@@ -283,6 +289,7 @@ def _facts(name: str) -> _Facts:
             own_observation_space=own_space(env),
             layout=EnvName.parse(name).layout,
             sensor_names=_names_of_sensors(env),
+            option_names=_names_of_options(env),
             action_space=env.action_space,
             observation_shape=observations.shape,
             takes=actions_of(env.action_space),
@@ -304,4 +311,11 @@ def _names_of_sensors(env: gymnasium.Env) -> tuple[str, ...]:
     if not said and env.has_wrapper_attr("sensor_names"):
         said = env.get_wrapper_attr("sensor_names")
     fits = isinstance(said, tuple) and (len(said),) == env.observation_space.shape
+    return said if fits else ()
+
+
+def _names_of_options(env: gymnasium.Env) -> tuple[str, ...]:
+    """Return what the environment says that each option does; nothing if it says nothing that fits."""
+    said: Any = env.has_wrapper_attr("option_names") and env.get_wrapper_attr("option_names")
+    fits = isinstance(said, tuple) and len(said) == getattr(env.action_space, "n", None)
     return said if fits else ()

@@ -131,7 +131,7 @@ class TakeCover(gymnasium.Env):
         self._info: dict[str, Any] = {}
 
     @property
-    def action_names(self) -> tuple[str, ...]:
+    def option_names(self) -> tuple[str, ...]:
         """What each action does."""
         return ("nothing", "left", "right")
 

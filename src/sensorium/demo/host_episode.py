@@ -47,9 +47,7 @@ class HostEpisode(Episode):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        env = self._runs[0].env
-        known = env.has_wrapper_attr("action_names")
-        return env.get_wrapper_attr("action_names") if known else ()
+        return self._runs[0].world.option_names
 
     def play(self, action: int) -> None:
         super().play(action)

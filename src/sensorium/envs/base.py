@@ -90,6 +90,11 @@ class World(abc.ABC):
         return tuple(f"motor {index + 1}" for index in range(count))
 
     @property
+    def option_names(self) -> tuple[str, ...]:
+        """What each option of a choice does, in a word or two; nothing where that is not known."""
+        return ()
+
+    @property
     @abc.abstractmethod
     def max_steps(self) -> int:
         """T, the step at which an episode is truncated."""
