@@ -42,7 +42,7 @@ def test_categoricals_add_up_over_all_combinations(outputs, seed):
     ]
     logs = np.array([both.log_prob(each, outputs, STD) for each in options])
     assert np.exp(logs).sum() == pytest.approx(1, abs=1e-4)
-    assert both.entropy(outputs) == pytest.approx(-np.sum(np.exp(logs) * logs), abs=1e-4)
+    assert both.entropy(outputs, STD) == pytest.approx(-np.sum(np.exp(logs) * logs), abs=1e-4)
     drawn = both.draw(jax.random.key(seed), outputs, STD)
     assert any(np.array_equal(drawn, each) for each in options)
     np.testing.assert_array_equal(both.to_action(drawn), drawn)
@@ -55,7 +55,7 @@ def test_samples_come_as_often_as_their_probabilities_say():
     one, outputs = Categorical((3,)), jnp.asarray([0.0, 1.0, -1.0])
     keys = jax.random.split(jax.random.key(0), 20_000)
     drawn = jax.vmap(lambda key: one.draw(key, outputs, STD))(keys)
-    np.testing.assert_allclose(drawn.mean(0), jax.nn.softmax(outputs), atol=0.02)
+    np.testing.assert_allclose(drawn.mean(0), jax.nn.softmax(outputs / STD), atol=0.02)
     normal = jax.vmap(lambda key: Gaussian().draw(key, outputs, STD))(keys)
     np.testing.assert_allclose(normal.mean(0), outputs, atol=0.02)
     np.testing.assert_allclose(normal.std(0), STD, atol=0.02)

@@ -222,7 +222,7 @@ def test_entropy_keeps_choices_open():
 def test_the_noise_falls_over_the_whole_stage():
     config = dataclasses.replace(LEARNS, action_std=0.4, last_action_std=0.1, num_iterations=1)
     _, metrics, _ = train(FollowWorld(), FeedForwardConfig((8,)), config, 2)
-    found = [float(each.figures["action_std"]) for each in metrics]
+    found = [float(each.figures["spread"]) for each in metrics]
     np.testing.assert_allclose(found, [0.4, 0.2], rtol=1e-5)
 
 

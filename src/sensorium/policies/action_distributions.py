@@ -40,13 +40,13 @@ class ActionDistribution(abc.ABC):
         """Return the action without exploration: the mode."""
 
     @abc.abstractmethod
-    def draw(self, key: Key, outputs: Outputs, std: Scalar) -> Drawn:
+    def draw(self, key: Key, outputs: Outputs, spread: Scalar) -> Drawn:
         """Draw a sample; the same key gives the same noise whatever the outputs are.
 
         Args:
             key: Random key.
             outputs: Of the policy.
-            std: Standard deviation, of Gaussians only.
+            spread: Standard deviation of Gaussians; temperature of categoricals.
         """
 
     @abc.abstractmethod
@@ -58,11 +58,11 @@ class ActionDistribution(abc.ABC):
         """Return what is fed back to a policy of an action, its own or another's."""
 
     @abc.abstractmethod
-    def log_prob(self, drawn: Drawn, outputs: Outputs, std: Scalar) -> Scalar:
+    def log_prob(self, drawn: Drawn, outputs: Outputs, spread: Scalar) -> Scalar:
         """Compute the log-probability (density) of a sample, up to a constant."""
 
     @abc.abstractmethod
-    def entropy(self, outputs: Outputs) -> Scalar:
+    def entropy(self, outputs: Outputs, spread: Scalar) -> Scalar:
         """Compute the entropy; 0 of Gaussians, whose standard deviation does not depend on the outputs."""
 
     @abc.abstractmethod
@@ -108,8 +108,8 @@ class Gaussian(ActionDistribution):
     def action(self, outputs: Outputs) -> Action:
         return jnp.clip(outputs, -1.0, 1.0) if self.clipped else jnp.tanh(outputs)
 
-    def draw(self, key: Key, outputs: Outputs, std: Scalar) -> Drawn:
-        return outputs + std * jax.random.normal(key, outputs.shape)
+    def draw(self, key: Key, outputs: Outputs, spread: Scalar) -> Drawn:
+        return outputs + spread * jax.random.normal(key, outputs.shape)
 
     def to_action(self, drawn: Drawn) -> Action:
         return self.action(drawn)
@@ -117,11 +117,11 @@ class Gaussian(ActionDistribution):
     def feedback(self, action: Action) -> Action:
         return action
 
-    def log_prob(self, drawn: Drawn, outputs: Outputs, std: Scalar) -> Scalar:
-        return -jnp.sum(0.5 * ((drawn - outputs) / std) ** 2 + jnp.log(std))
+    def log_prob(self, drawn: Drawn, outputs: Outputs, spread: Scalar) -> Scalar:
+        return -jnp.sum(0.5 * ((drawn - outputs) / spread) ** 2 + jnp.log(spread))
 
-    def entropy(self, outputs: Outputs) -> Scalar:
-        del outputs
+    def entropy(self, outputs: Outputs, spread: Scalar) -> Scalar:
+        del outputs, spread
         return jnp.zeros(())
 
     def imitation_loss(
@@ -150,10 +150,9 @@ class Categorical(ActionDistribution):
     def action(self, outputs: Outputs) -> Action:
         return outputs
 
-    def draw(self, key: Key, outputs: Outputs, std: Scalar) -> Drawn:
+    def draw(self, key: Key, outputs: Outputs, spread: Scalar) -> Drawn:
         """Draw by the Gumbel-max trick."""
-        del std
-        return self._largest(outputs + jax.random.gumbel(key, outputs.shape))
+        return self._largest(outputs / spread + jax.random.gumbel(key, outputs.shape))
 
     def to_action(self, drawn: Drawn) -> Action:
         return drawn
@@ -161,12 +160,11 @@ class Categorical(ActionDistribution):
     def feedback(self, action: Action) -> Action:
         return self._largest(action)
 
-    def log_prob(self, drawn: Drawn, outputs: Outputs, std: Scalar) -> Scalar:
-        del std
-        return jnp.sum(drawn * self._log_shares(outputs))
+    def log_prob(self, drawn: Drawn, outputs: Outputs, spread: Scalar) -> Scalar:
+        return jnp.sum(drawn * self._log_shares(outputs / spread))
 
-    def entropy(self, outputs: Outputs) -> Scalar:
-        log_shares = self._log_shares(outputs)
+    def entropy(self, outputs: Outputs, spread: Scalar) -> Scalar:
+        log_shares = self._log_shares(outputs / spread)
         return -jnp.sum(jnp.exp(log_shares) * log_shares)
 
     def imitation_loss(

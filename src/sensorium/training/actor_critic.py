@@ -55,6 +55,9 @@ class ActorCriticConfig(TrainerConfig):
     last_action_std: float = 0.1
     """The same at the end. It falls by the same factor each iteration: left to the gradient it falls too
     soon."""
+    temperature: float = 1.0
+    """Of discrete actions: logits are divided by it when one is drawn. A student of an expert may act well by
+    its largest logit only."""
     hold_noise: int = 4
     """Steps for which the same noise is added."""
 
@@ -99,12 +102,12 @@ class ActorCritic(Trainer):
         )
 
     @abc.abstractmethod
-    def _behaviour(self, state: Any, std: Scalar) -> Behaviour:
+    def _behaviour(self, state: Any, spread: Scalar) -> Behaviour:
         """Return what acts in the next segment."""
 
     @abc.abstractmethod
     def _learn(
-        self, state: Any, segment: Segment, discounter: Discounter, std: Scalar, key: Key
+        self, state: Any, segment: Segment, discounter: Discounter, spread: Scalar, key: Key
     ) -> tuple[Any, dict[str, Scalar]]:
         """Learn from one segment in epochs."""
 
@@ -119,14 +122,21 @@ class ActorCritic(Trainer):
         figures = []
         for number in range(config.num_iterations):
             key_collect, key_learn = jax.random.split(jax.random.fold_in(key_iterations, number))
-            std = geometric(
-                config.action_std, config.last_action_std, state.iterations / self._iterations
-            )
-            behaviour = self._behaviour(state, std)
+            spread = self._spread(state.iterations / self._iterations)
+            behaviour = self._behaviour(state, spread)
             segment = collector.collect(behaviour, config.num_steps, key_collect)
-            state, figure = self._learn(state, segment, discounter, std, key_learn)
-            figures.append(figure | {"action_std": std})
+            state, figure = self._learn(state, segment, discounter, spread, key_learn)
+            steps = segment.transitions
+            reward = np.asarray(steps.reward)[np.asarray(steps.alive)].mean()
+            figures.append(figure | {"spread": spread, "reward": reward})
         return state, Metrics.of([collector], mean_figures(figures))
+
+    def _spread(self, progress: Scalar) -> Scalar:
+        """Return how far drawn actions are from the outputs: see `ActionDistribution.draw`."""
+        config = self.config
+        if isinstance(self.world.actions, int):
+            return geometric(config.action_std, config.last_action_std, progress)
+        return jnp.asarray(config.temperature)
 
     def _estimate(self, state: Any, steps: Transitions, discounter: Discounter) -> Estimates:
         """Estimate advantages of the steps of a segment, and targets of the critic."""

@@ -131,7 +131,7 @@ class InTurns(Behaviour):
     student: Policy
     coach: Policy
     coached: Bool[Array, " lanes"]
-    std: Scalar
+    spread: Scalar
     hold_noise: int = eqx.field(static=True)
 
     def initial_carry(self, world: World) -> PyTree:
@@ -143,10 +143,10 @@ class InTurns(Behaviour):
         student_action, carry, _ = self.student.step(context.observation, carry)
         distribution = self.coach.distribution
         outputs = outputs_of(self.coach, context.unperturbed)
-        drawn = distribution.draw(context.held_key(self.hold_noise), outputs, self.std)
+        drawn = distribution.draw(context.held_key(self.hold_noise), outputs, self.spread)
         coached = self.coached[context.lane]
         action = jnp.where(coached, distribution.to_action(drawn), student_action)
-        log_prob = distribution.log_prob(drawn, outputs, self.std)
+        log_prob = distribution.log_prob(drawn, outputs, self.spread)
         record = Taken(context.unperturbed, student_action, drawn, log_prob, coached)
         return action, self.student.after_action(carry, action), record
 
@@ -175,9 +175,9 @@ class Coaching(ActorCritic):
         """Return the coach."""
         return as_population(state.coach.model)
 
-    def _behaviour(self, state: CoachingState, std: Scalar) -> InTurns:
+    def _behaviour(self, state: CoachingState, spread: Scalar) -> InTurns:
         coached = self._coached(state.iterations)
-        return InTurns(self.student, state.coach.model, coached, std, self.config.hold_noise)
+        return InTurns(self.student, state.coach.model, coached, spread, self.config.hold_noise)
 
     def _coached(self, iterations: Int[Array, ""]) -> Bool[Array, " B"]:
         """Return in which lanes the coach acts."""
@@ -189,7 +189,7 @@ class Coaching(ActorCritic):
         state: CoachingState,
         segment: Segment,
         discounter: Discounter,
-        std: Scalar,
+        spread: Scalar,
         key: Key,
     ) -> tuple[CoachingState, dict[str, Scalar]]:
         """Learn from the steps of a segment in epochs."""
@@ -209,7 +209,7 @@ class Coaching(ActorCritic):
             )
             for chosen in np.split(np.asarray(order), self.config.num_minibatches):
                 batch = jax.tree.map(lambda leaf, of=chosen: leaf[of], everything)
-                coach, critic, figure = self._update(coach, critic, batch, std, copying)
+                coach, critic, figure = self._update(coach, critic, batch, spread, copying)
                 figures.append(figure)
         figure = mean_figures(figures) | {"explained": estimates.explained}
         return CoachingState(
@@ -218,9 +218,14 @@ class Coaching(ActorCritic):
 
     @partial(jax.jit, static_argnames="self")
     def _update(
-        self, coach: Learner, critic: Learner, batch: Steps, std: Scalar, copying: Bool[Array, ""]
+        self,
+        coach: Learner,
+        critic: Learner,
+        batch: Steps,
+        spread: Scalar,
+        copying: Bool[Array, ""],
     ) -> tuple[Learner, Learner, dict[str, Scalar]]:
-        gradient, figures = jax.grad(self._loss, has_aux=True)(coach.model, batch, std, copying)
+        gradient, figures = jax.grad(self._loss, has_aux=True)(coach.model, batch, spread, copying)
 
         def value_loss(critic: Critic) -> Scalar:
             return mean_over(batch.alive, (jax.vmap(critic)(batch.inputs) - batch.targets) ** 2)
@@ -233,7 +238,7 @@ class Coaching(ActorCritic):
         )
 
     def _loss(
-        self, coach: Policy, batch: Steps, std: Scalar, copying: Bool[Array, ""]
+        self, coach: Policy, batch: Steps, spread: Scalar, copying: Bool[Array, ""]
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Compute PPO's clipped loss (eq. 7 there) where the coach acted, and nearness everywhere."""
         config, taken, distribution = self.config, batch.taken, coach.distribution
@@ -245,7 +250,7 @@ class Coaching(ActorCritic):
                 outputs, taken.student_action
             ),
         )
-        log_prob = jax.vmap(partial(distribution.log_prob, std=std))(taken.drawn, outputs)
+        log_prob = jax.vmap(partial(distribution.log_prob, spread=spread))(taken.drawn, outputs)
         theirs = taken.coached & batch.alive
         # May be huge where the action was not the coach's
         log_ratio = jnp.where(theirs, log_prob - taken.log_prob, 0.0)

@@ -85,7 +85,7 @@ class Exploring(Behaviour):
     """A policy that draws its actions."""
 
     policy: Policy
-    std: Scalar
+    spread: Scalar
     hold_noise: int = eqx.field(static=True)
     freeze_encoder: bool = eqx.field(static=True)
 
@@ -98,13 +98,13 @@ class Exploring(Behaviour):
         policy, distribution = self.policy, self.policy.distribution
         features, carry, _ = policy.encode(context.observation, carry)
         outputs, carry = policy.decide(features, carry)
-        drawn = distribution.draw(context.held_key(self.hold_noise), outputs, self.std)
+        drawn = distribution.draw(context.held_key(self.hold_noise), outputs, self.spread)
         action = distribution.to_action(drawn)
         record = Explored(
             features if self.freeze_encoder else context.observation,
             context.sensor_of_channel,
             drawn,
-            distribution.log_prob(drawn, outputs, self.std),
+            distribution.log_prob(drawn, outputs, self.spread),
         )
         return action, policy.after_action(carry, action), record
 
@@ -174,12 +174,12 @@ class Ppo(ActorCritic):
         """Return the averaged policy, which acts without exploration."""
         return as_population(state.learner.average.policy)
 
-    def _behaviour(self, state: PpoState, std: Scalar) -> Exploring:
+    def _behaviour(self, state: PpoState, spread: Scalar) -> Exploring:
         policy, config = state.learner.model.policy, self.config
-        return Exploring(policy, std, config.hold_noise, config.freeze_encoder)
+        return Exploring(policy, spread, config.hold_noise, config.freeze_encoder)
 
     def _learn(
-        self, state: PpoState, segment: Segment, discounter: Discounter, std: Scalar, key: Key
+        self, state: PpoState, segment: Segment, discounter: Discounter, spread: Scalar, key: Key
     ) -> tuple[PpoState, dict[str, Scalar]]:
         """Learn from one segment in epochs."""
         config, carry, steps = self.config, segment.memory.carry, segment.transitions
@@ -196,7 +196,7 @@ class Ppo(ActorCritic):
             for lanes in np.split(np.asarray(order), config.num_minibatches):
                 before = jax.tree.map(lambda leaf, of=lanes: np.moveaxis(leaf[of], 0, -1), carry)
                 batch = Batch(before, *to_batch_last(everything, lanes))
-                of_shares = self._gradients(batch, learner.model, critic.model, std)
+                of_shares = self._gradients(batch, learner.model, critic.model, spread)
                 # Taken from the devices before their mean: see `each_share`
                 gradients, figure = jax.tree.map(lambda leaf: np.asarray(leaf).mean(0), of_shares)
                 learner, critic = self._update(
@@ -210,14 +210,16 @@ class Ppo(ActorCritic):
 
     @partial(jax.jit, static_argnames="self")
     def _gradients(
-        self, batch: Batch, model: Probed, critic: Critic, std: Scalar
+        self, batch: Batch, model: Probed, critic: Critic, spread: Scalar
     ) -> tuple[tuple[Probed, Critic], dict[str, Array]]:
         """Compute gradients of the losses of policy and critic for each device's share of a minibatch."""
 
         def share(
-            batch: Batch, model: Probed, critic: Critic, std: Scalar
+            batch: Batch, model: Probed, critic: Critic, spread: Scalar
         ) -> tuple[tuple[Probed, Critic], dict[str, Scalar]]:
-            gradient, figures = eqx.filter_grad(self.policy_loss, has_aux=True)(model, batch, std)
+            gradient, figures = eqx.filter_grad(self.policy_loss, has_aux=True)(
+                model, batch, spread
+            )
 
             def value_loss(critic: Critic) -> Scalar:
                 return mean_over(batch.alive, (values(critic, batch.inputs) - batch.targets) ** 2)
@@ -225,7 +227,7 @@ class Ppo(ActorCritic):
             figures["value_loss"], critic_gradient = jax.value_and_grad(value_loss)(critic)
             return (gradient, critic_gradient), figures
 
-        return each_share(share, batch, model, critic, std)
+        return each_share(share, batch, model, critic, spread)
 
     @partial(jax.jit, static_argnames="self")
     def _update(
@@ -241,7 +243,7 @@ class Ppo(ActorCritic):
         return learner, self._critic_optimizer.update(critic, critic_gradient)
 
     def policy_loss(
-        self, model: Probed, batch: Batch, std: Scalar
+        self, model: Probed, batch: Batch, spread: Scalar
     ) -> tuple[Scalar, dict[str, Scalar]]:
         """Compute the clipped loss (eq. 7) through the memory of the policy, and figures beside it."""
         config, policy = self.config, model.policy
@@ -258,8 +260,8 @@ class Ppo(ActorCritic):
             if config.sensor_id_coef:
                 of_sensors = policy.sensor_features(carry)
                 identity = identity_loss(model.probe, of_sensors, now.sensor_of_channel)
-            log_prob = distribution.log_prob(now.drawn, outputs, std)
-            return carry, (log_prob, distribution.entropy(outputs), identity)
+            log_prob = distribution.log_prob(now.drawn, outputs, spread)
+            return carry, (log_prob, distribution.entropy(outputs, spread), identity)
 
         def step(carry: PyTree, now: tuple) -> tuple[PyTree, tuple[Array, Array, Array]]:
             started, record = now
