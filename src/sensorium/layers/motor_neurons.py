@@ -148,7 +148,7 @@ class MotorNeurons(eqx.Module):
         errors = changes - actions @ memory.digest.T
         gram = actions @ actions.T + jnp.diag(doubts)
         first = (jnp.arange(_STEPS) == 0).astype(gram.dtype)[:, None]
-        explained = solved(gram, jnp.concatenate([perceived.rate[None] * errors, first], axis=1))
+        explained = solved(gram, jax.lax.concatenate([perceived.rate[None] * errors, first], 1))
         power = jnp.sum(action**2)
         told = power / (_LEAST_POWER + power)  # a motor at rest forgets nothing
         leak = told * jax.nn.sigmoid(PACE * self.leak)
@@ -176,14 +176,14 @@ def _none_beyond_one(drive: Float[Array, " M"]) -> Float[Array, " M"]:
 @jax.custom_vjp
 def solved(gram: Float[Array, "L L"], right: Float[Array, "L K"]) -> Float[Array, "L K"]:
     """Solve a positive definite system by elimination: of few rows, in many worlds side by side."""
-    unit = jnp.eye(len(gram))
 
-    def step(i: Array, rows: tuple[Array, Array]) -> tuple[Array, Array]:
-        gram, right = rows
+    def step(i: Array, rows: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        gram, right, unit = rows
         others = (gram[:, i] - unit[i]) / gram[i, i]
-        return gram - jnp.outer(others, gram[i]), right - jnp.outer(others, right[i])
+        return gram - jnp.outer(others, gram[i]), right - jnp.outer(others, right[i]), unit
 
-    return jax.lax.fori_loop(0, len(gram), step, (gram, right))[1]
+    # The unit matrix goes along, since jax2onnx cannot follow a loop into what it closes over
+    return jax.lax.fori_loop(0, len(gram), step, (gram, right, jnp.eye(len(gram), dtype=gram.dtype)))[1]
 
 
 def _solved_forth(gram: Array, right: Array) -> tuple[Array, tuple[Array, Array]]:

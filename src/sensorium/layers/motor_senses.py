@@ -264,18 +264,19 @@ class AnonymousSenses(Senses):
         before, earlier = _begun(readings, memory, time)
         first = (readings - before) * self.change_scale
         second = (readings - 2 * before + earlier) * self.change_scale**2
-        change = _heard(jnp.concatenate([first, second]))
+        change = _heard(jnp.stack([first, second]).reshape(-1))
         error = jnp.where(time > 1, change - foreseen, 0.0)
-        heard = jnp.concatenate([change, foreseen, error]).reshape(-1, len(readings)) / 2
+        heard = jnp.stack([change, foreseen, error]).reshape(6, readings.size) / 2
         heard = jnp.concatenate([readings[None], heard])
 
         def of_sensor(x: Array, h: Array) -> tuple[Array, Array, Array, Array]:
-            update, reset = jnp.split(jax.nn.sigmoid(self.gates(jnp.concatenate([x, h]))), 2)
+            gates = jax.nn.sigmoid(self.gates(jnp.concatenate([x, h])))
+            update, reset = gates[: len(h)], gates[len(h) :]
             new = jnp.tanh(self.candidate(jnp.concatenate([x, reset * h])))
             h = (1 - update) * h + update * new
             shown = jnp.concatenate([h, x[:2] * jnp.array([1.0, 2.0])])
-            wish, care = jnp.split(self.wish(jnp.tanh(self.hidden(shown))), 2)
-            return h, jax.nn.sigmoid(self.rate(h)), wish, jax.nn.sigmoid(care)
+            wanted = self.wish(jnp.tanh(self.hidden(shown)))
+            return h, jax.nn.sigmoid(self.rate(h)), wanted[:2], jax.nn.sigmoid(wanted[2:])
 
         hidden, *decided = jax.vmap(of_sensor, in_axes=-1, out_axes=-1)(heard, memory.hidden)
         rate, wish, care = (each.reshape(-1) for each in decided)

@@ -57,16 +57,18 @@ class Exported:
     """Scalar sensors, or the shape of entities or images, that the agent was made for."""
     any_number: bool
     """Whether it takes any number of sensors; else exactly those."""
+    any_motors: bool
+    """Whether it acts on any number of motors."""
     difference: float
     """The largest that the check has seen, in units of `TOLERANCE`."""
 
     def __str__(self) -> str:
         shape = " x ".join(map(str, shape_of(self.observation_spec)))
-        takes = (
-            "any number of sensors" if self.any_number else f"exactly {shape}, its axes are fixed"
-        )
+        fixed = f"exactly {shape}" if self.any_motors else f"exactly {shape}, its axes are fixed"
+        takes = "any number of sensors" if self.any_number else fixed
+        acts = " and acts on any number of motors" if self.any_motors else ""
         return (
-            f"Wrote {self.path}, which takes {takes}; onnxruntime acts as the agent does to "
+            f"Wrote {self.path}, which takes {takes}{acts}; onnxruntime acts as the agent does to "
             f"{self.difference * TOLERANCE:.1e} (allowed: {TOLERANCE:g})."
         )
 
@@ -100,7 +102,7 @@ def export_policy(
     """As `export`, of any policy.
 
     Args:
-        policy: The policy.
+        policy: The policy; where it acts on any number of motors, so does the file.
         spec: N, or the shape of entities or images; where the policy takes any N, so does the file.
         path: The file to create or replace, atomically.
         facts: More to say in the metadata.
@@ -111,16 +113,16 @@ def export_policy(
     check_writable(path)  # translating takes a while
     onnx, runtime = _libraries()
     policy.initial_carry(spec)
-    count = num_sensors_of(spec)
-    free = count is not None and policy.takes(with_num_sensors(spec, count + 1))
-    model = _translate(onnx, policy.without_shortcuts(), spec, free)
-    first = _named(policy.initial_carry(spec), "carry")
+    free = _one_more(policy, spec)
+    model = _translate(onnx, policy.without_shortcuts(), spec)
+    wider, _ = free.get("M", (policy, spec))  # of two motors or more, which shows what tells them apart
+    first = _named(wider.initial_carry(spec), "carry")
     meta = {
         **(facts or {}),
         "policy": type(policy).__name__,
         "parameters": str(num_parameters(policy)),
-        "sensors": "any number" if free else " x ".join(map(str, shape_of(spec))),
-        "actions": str(policy.num_actions),
+        "sensors": "any number" if "N" in free else " x ".join(map(str, shape_of(spec))),
+        "actions": "any number" if "M" in free else str(policy.num_actions),
         "hidden_rows": str(policy.hidden_rows),
         "first_carry": format_json({name: _filling(leaf) for name, leaf in first.items()}),
         "sensorium": sensorium.__version__,
@@ -128,10 +130,7 @@ def export_policy(
     onnx.helper.set_model_props(model, {name: value for name, value in meta.items() if value})
     content = model.SerializeToString()
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    sizes = [spec]
-    if free and count is not None:
-        sizes += [with_num_sensors(spec, number) for number in (1, 2 * count + 1)]
-    difference = max(difference_from(session, policy, size) for size in sizes)
+    difference = max(difference_from(session, *size) for size in _sizes(policy, spec))
     if not difference <= 1:
         raise ExportError(
             f"The ONNX file would act otherwise than the agent (by {difference * TOLERANCE:.1e}, allowed are "
@@ -139,7 +138,7 @@ def export_policy(
         )
     with atomic_write(path) as file:
         file.write(content)
-    return Exported(Path(path), spec, free, difference)
+    return Exported(Path(path), spec, "N" in free, "M" in free, difference)
 
 
 def difference_from(
@@ -178,6 +177,29 @@ def difference_from(
     return worst
 
 
+def _one_more(
+    policy: Policy, spec: ObservationSpec
+) -> dict[str, tuple[Policy, ObservationSpec]]:
+    """Find which numbers are free, N of sensors and M of motors: a policy and observations of one more."""
+    count, more = num_sensors_of(spec), {}
+    if count is not None and policy.takes(wider := with_num_sensors(spec, count + 1)):
+        more["N"] = (policy, wider)
+    if not policy.fixed_outputs:
+        more["M"] = (policy.with_motors(policy.num_actions + 1), spec)
+    return more
+
+
+def _sizes(policy: Policy, spec: ObservationSpec) -> Iterator[tuple[Policy, ObservationSpec]]:
+    """Go through sizes to check: that of the agent; then of what is free one, and more than there were."""
+    yield policy, spec
+    free, count, motors = _one_more(policy, spec), num_sensors_of(spec) or 0, policy.num_actions
+    for sensors, acting in ((1, 2 * motors + 1), (2 * count + 1, 1)) if free else ():
+        yield (
+            policy.with_motors(acting) if "M" in free else policy,
+            with_num_sensors(spec, sensors) if "N" in free else spec,
+        )
+
+
 def _is_tie(policy: Policy, step: Any, observation: np.ndarray, carry: PyTree) -> bool:
     """Whether the policy itself acts otherwise once its weights change by a millionth."""
     rng = np.random.default_rng(0)
@@ -214,7 +236,7 @@ def _libraries() -> tuple[Any, Any]:
     return onnx, onnxruntime
 
 
-def _translate(onnx: Any, policy: Policy, spec: ObservationSpec, free: bool) -> Any:
+def _translate(onnx: Any, policy: Policy, spec: ObservationSpec) -> Any:
     """Translate a policy to a model whose inputs and outputs have readable names."""
     from jax2onnx import to_onnx
 
@@ -225,25 +247,20 @@ def _translate(onnx: Any, policy: Policy, spec: ObservationSpec, free: bool) -> 
     def step(observation: Any, *leaves: Any) -> tuple[Any, ...]:
         outputs = _outputs(*policy.step(observation, jax.tree.unflatten(structure, leaves)))
         names[:] = outputs
-        # A value may stand in the carry too, and each output needs a node of its own
-        ids = [id(leaf) for leaf in outputs.values()]
+        # An output may stand in the inputs or in the carry too, and each needs a node of its own
+        values = [observation, *leaves, *outputs.values()]
+        ids = [id(value) for value in values]
         return tuple(
-            leaf * 1 if id(leaf) in ids[:place] else leaf
-            for place, leaf in enumerate(outputs.values())
+            values[place] * 1 if ids[place] in ids[:place] else values[place]
+            for place in range(1 + len(leaves), len(values))
         )
 
-    shapes = [jnp.shape(leaf) for leaf in leaves]
-    count = num_sensors_of(spec)
-    if free and count is not None:
-        more = with_num_sensors(spec, count + 1)
-        other = [jnp.shape(leaf) for leaf in jax.tree.leaves(policy.initial_carry(more))]
-        shapes = [_with_free_axis(*pair) for pair in zip(shapes, other, strict=True)]
-    kind = jnp.uint8 if count is None else jnp.float32
-    shape = ("N", *shape_of(spec)[1:]) if free else shape_of(spec)
-    observation = jax.ShapeDtypeStruct(shape, kind)
-    inputs = [observation] + [
-        jax.ShapeDtypeStruct(shape, leaf.dtype) for shape, leaf in zip(shapes, leaves, strict=True)
-    ]
+    kinds = [jnp.uint8 if num_sensors_of(spec) is None else jnp.float32]
+    kinds += [leaf.dtype for leaf in leaves]
+    shapes = _shapes(policy, spec)
+    for name, wider in _one_more(policy, spec).items():
+        shapes = [_with_free_axis(name, *pair) for pair in zip(shapes, _shapes(*wider), strict=True)]
+    inputs = [jax.ShapeDtypeStruct(*each) for each in zip(shapes, kinds, strict=True)]
     try:
         with _quiet(), _unblocked_attention():
             model = to_onnx(
@@ -283,9 +300,22 @@ def _name_outputs(onnx: Any, graph: Any, names: list[str]) -> None:
         node.output[:] = [final.get(value, value) for value in node.output]
 
 
-def _with_free_axis(shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[Any, ...]:
-    """Name those axes N that grow with the number of sensors."""
-    return tuple("N" if a != b else a for a, b in zip(shape, other, strict=True))
+def _shapes(policy: Policy, spec: ObservationSpec) -> list[tuple[Any, ...]]:
+    """Find the shapes of observation and carry."""
+    return [shape_of(spec), *map(jnp.shape, jax.tree.leaves(policy.initial_carry(spec)))]
+
+
+def _with_free_axis(
+    name: str, shape: tuple[Any, ...], wider: tuple[int, ...]
+) -> tuple[Any, ...]:
+    """Name the axes that are longer once a number is larger by one: N, or 2*N where there are two of each."""
+
+    def named(size: Any, more: int) -> Any:
+        if isinstance(size, str) or size == more:
+            return size
+        return name if more == size + 1 else f"{more - size}*{name}"
+
+    return tuple(named(*pair) for pair in zip(shape, wider, strict=True))
 
 
 def _outputs(action: Any, carry: PyTree, trace: Trace) -> dict[str, Any]:
@@ -301,7 +331,9 @@ def _named(carry: PyTree, root: str) -> dict[str, Any]:
 
 
 def _filling(leaf: Any) -> Any:
-    """Read the one value that a part of a first carry is filled with."""
+    """Read the one value that a part of a first carry is filled with; or that it counts from 0 on."""
+    if np.ndim(leaf) == 1 and len(leaf) > 1 and np.array_equal(leaf, np.arange(len(leaf))):
+        return "arange"
     (value,) = np.unique(np.asarray(leaf)).tolist() or (0.0,)
     return value
 
