@@ -179,8 +179,8 @@ def solved(gram: Float[Array, "L L"], right: Float[Array, "L K"]) -> Float[Array
 
     def step(i: Array, rows: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         gram, right, unit = rows
-        others = (gram[:, i] - unit[i]) / gram[i, i]
-        return gram - jnp.outer(others, gram[i]), right - jnp.outer(others, right[i]), unit
+        others = ((gram[:, i] - unit[i]) / gram[i, i])[:, None]
+        return gram - others * gram[i], right - others * right[i], unit
 
     # The unit matrix goes along, since jax2onnx cannot follow a loop into what it closes over
     return jax.lax.fori_loop(0, len(gram), step, (gram, right, jnp.eye(len(gram), dtype=gram.dtype)))[1]

@@ -44,7 +44,6 @@ TOLERANCE = 1e-4
 STEPS = 100
 """How many steps a file is checked for, with each number of sensors."""
 _ABSENT = 0.2  # share of entities in a made-up observation
-_TIES = 0.05  # share of steps in which a tie may be broken the other way
 _OPSET, _IR_VERSION = 21, 10  # what onnxruntime has read since 1.20
 
 
@@ -147,8 +146,9 @@ def difference_from(
     """How far an ONNX file acts from a policy, in units of `TOLERANCE`; 1 or less is the same.
 
     Both take each step of a made-up episode from the same carry, the policy's. Left to themselves they would
-    part where the policy is chaotic, as would the policy on another processor. Where two patches tie for a
-    place among the best, rounding decides: such steps, one in twenty at most, do not count.
+    part where the policy is chaotic, as would the policy on another processor. Steps in which rounding
+    decides do not count, as where two patches tie for a place among the best: those in which the policy
+    itself acts half as far from what it does, or more, once its weights and its carry change by a millionth.
 
     Args:
         session: An `onnxruntime.InferenceSession`.
@@ -160,7 +160,7 @@ def difference_from(
     carry = policy.initial_carry(spec)
     names = [output.name for output in session.get_outputs()]
     step = eqx.filter_jit(type(policy).step)
-    worst, ties = 0.0, 0
+    worst = 0.0
     for _ in range(steps):
         observation = _made_up(rng, shape_of(spec))
         before = {name: np.asarray(leaf) for name, leaf in _named(carry, "carry").items()}
@@ -168,10 +168,8 @@ def difference_from(
         result = step(policy, jnp.asarray(observation), carry)
         ours = _outputs(*result)
         apart = _apart([ours[name] for name in names], outputs)
-        doubtful = apart > 1 >= worst and ties < steps * _TIES
-        if doubtful and _is_tie(policy, step, observation, carry):
-            ties += 1
-        else:
+        doubtful = apart > 1 >= worst
+        if not (doubtful and apart <= 2 * _of_a_millionth(policy, step, observation, carry)):
             worst = max(worst, apart)
         carry = result[1]
     return worst
@@ -200,8 +198,8 @@ def _sizes(policy: Policy, spec: ObservationSpec) -> Iterator[tuple[Policy, Obse
         )
 
 
-def _is_tie(policy: Policy, step: Any, observation: np.ndarray, carry: PyTree) -> bool:
-    """Whether the policy itself acts otherwise once its weights change by a millionth."""
+def _of_a_millionth(policy: Policy, step: Any, observation: np.ndarray, carry: PyTree) -> float:
+    """How far the policy itself acts otherwise once its weights and its carry change by a millionth."""
     rng = np.random.default_rng(0)
 
     def changed(leaf: Any) -> Any:
@@ -210,11 +208,11 @@ def _is_tie(policy: Policy, step: Any, observation: np.ndarray, carry: PyTree) -
         return leaf * (1 + 1e-6 * jnp.asarray(rng.choice([-1, 1], leaf.shape), leaf.dtype))
 
     plain = _outputs(*step(policy, observation, carry)).values()
-    for _ in range(16):
-        other = _outputs(*step(jax.tree.map(changed, policy), observation, carry)).values()
-        if _apart(plain, other) > 1:
-            return True
-    return False
+    others = (jax.tree.map(changed, (policy, carry)) for _ in range(16))
+    return max(
+        _apart(plain, _outputs(*step(other, observation, before)).values())
+        for other, before in others
+    )
 
 
 def _apart(ours: Iterable[Any], theirs: Iterable[Any]) -> float:
