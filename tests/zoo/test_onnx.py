@@ -5,6 +5,7 @@ import subprocess
 import sys
 import warnings
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,11 +16,14 @@ from sensorium import zoo
 from sensorium.errors import ExportError, MissingExtraError, WriteError
 from sensorium.layers import patch_attention
 from sensorium.policies import (
+    AnonymousMotorNeuronsConfig,
     AttentionAgentConfig,
+    AttentionMotorNeuronsConfig,
     AttentionNeuronConfig,
     DeepSetsConfig,
     FeedForwardConfig,
     KeyMap,
+    MotorNeuronsConfig,
     Reading,
     RecurrentConfig,
     SetTransformerConfig,
@@ -49,6 +53,9 @@ POLICIES = {
     "entities": (AttentionNeuronConfig(bias=True, with_change=True), (5, 3), True),
     "entities-set-transformer": (SetTransformerConfig(), (5, 3), True),
     "entities-nla-published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), (5, 3), False),
+    "motors": (MotorNeuronsConfig(hidden_size=8), 5, False),
+    "motors-unnamed": (AnonymousMotorNeuronsConfig(), 5, True),
+    "motors-attention": (AttentionMotorNeuronsConfig(num_queries=4), 5, True),
     "attention-agent": (AttentionAgentConfig(), IMAGES, False),
     "images": (VisionAttentionNeuronConfig(num_queries=64), IMAGES, False),
     "images-of-pong": (
@@ -78,14 +85,16 @@ def first_carry(session, **sizes):
     """The carry as somebody makes it who has nothing but the file."""
     filling = json.loads(session.get_modelmeta().custom_metadata_map["first_carry"])
     kinds = {"tensor(float)": np.float32, "tensor(bool)": np.bool_}
+    kinds |= {"tensor(int32)": np.int32, "tensor(uint32)": np.uint32}
+
+    def first(value):
+        shape, kind = [sizes.get(side, side) for side in value.shape], kinds[value.type]
+        if filling[value.name] == "arange":
+            return np.arange(*shape, dtype=kind)
+        return np.full(shape, filling[value.name], kind)
+
     return {
-        value.name: np.full(
-            [sizes.get(side, side) for side in value.shape],
-            filling[value.name],
-            kinds[value.type],
-        )
-        for value in session.get_inputs()
-        if value.name != "observation"
+        value.name: first(value) for value in session.get_inputs() if value.name != "observation"
     }
 
 
@@ -106,11 +115,14 @@ def test_every_kind_of_policy_acts_the_same_for_a_hundred_steps(name, tmp_path, 
     policy = jax.tree.map(lambda leaf: leaf * 0.7 if eqx_array(leaf) else leaf, policy)
     written = to_onnx.export_policy(policy, spec, tmp_path / "agent.onnx")
     assert written.any_number == any_number
+    assert written.any_motors == name.startswith("motors")
     session = open_file(tmp_path / "agent.onnx")
     others = [with_num_sensors(spec, count) for count in (1, 3, 17)] if any_number else []
     for size in (spec, *others):
         # Other steps than those of the check at export
         assert to_onnx.difference_from(session, policy, size, 120) <= 1
+    if written.any_motors:
+        assert to_onnx.difference_from(session, policy.with_motors(7), spec, 120) <= 1
 
 
 def eqx_array(leaf):
@@ -135,6 +147,30 @@ def test_one_file_acts_on_its_own_carry_with_any_number_of_sensors(tmp_path):
             np.testing.assert_allclose(said, action, atol=0.01)
             assert outputs["attention"].shape == (16, 5 + noise)
             observation, state, *_ = world.step(jax.random.key(0), state, action)
+
+
+def test_one_file_acts_on_any_number_of_motors(tmp_path):
+    """As one uses it; noise and all, for it follows from the seed and the time in the carry."""
+    agent = zoo.load("arm-motors")
+    written = to_onnx.export(agent, tmp_path / "agent.onnx")
+    assert "any number of sensors and acts on any number of motors" in str(written)
+    session = open_file(tmp_path / "agent.onnx")
+    shapes = {value.name: value.shape for value in session.get_inputs()}
+    assert shapes["carry.motors.digest"] == ["2*N", "M"]
+    assert shapes["carry.motors.seed"] == ["M"]
+    assert session.get_modelmeta().custom_metadata_map["actions"] == "any number"
+    for sensors, motors in ((3, 1), (4, 11)):
+        policy = agent.policy.with_motors(motors)
+        step, carry = eqx.filter_jit(policy), policy.initial_carry(sensors)
+        theirs = first_carry(session, **{"N": sensors, "2*N": 2 * sensors, "M": motors})
+        for name, leaf in to_onnx._named(carry, "carry").items():
+            np.testing.assert_array_equal(theirs[name], leaf)
+        for time in range(30):
+            seen = np.sin(0.1 * time + np.arange(sensors)).astype(np.float32)
+            action, carry = step(seen, carry)
+            said, theirs, _ = run(session, seen, theirs)
+            np.testing.assert_allclose(said, action, atol=0.01)
+        assert np.ptp(carry.motors.digest) > 0.01
 
 
 def test_the_file_says_what_it_is(tmp_path):

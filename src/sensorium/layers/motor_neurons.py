@@ -183,7 +183,9 @@ def solved(gram: Float[Array, "L L"], right: Float[Array, "L K"]) -> Float[Array
         return gram - others * gram[i], right - others * right[i], unit
 
     # The unit matrix goes along, since jax2onnx cannot follow a loop into what it closes over
-    return jax.lax.fori_loop(0, len(gram), step, (gram, right, jnp.eye(len(gram), dtype=gram.dtype)))[1]
+    return jax.lax.fori_loop(
+        0, len(gram), step, (gram, right, jnp.eye(len(gram), dtype=gram.dtype))
+    )[1]
 
 
 def _solved_forth(gram: Array, right: Array) -> tuple[Array, tuple[Array, Array]]:
