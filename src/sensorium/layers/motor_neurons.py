@@ -180,7 +180,7 @@ def solved(gram: Float[Array, "L L"], right: Float[Array, "L K"]) -> Float[Array
     def step(i: Array, rows: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         gram, right, unit = rows
         others = ((gram[:, i] - unit[i]) / gram[i, i])[:, None]
-        return gram - others * gram[i], right - others * right[i], unit
+        return gram - others * gram[i][None], right - others * right[i][None], unit
 
     # The unit matrix goes along, since jax2onnx cannot follow a loop into what it closes over
     return jax.lax.fori_loop(
