@@ -148,6 +148,7 @@ class MotorNeurons(eqx.Module):
         errors = changes - actions @ memory.digest.T
         gram = actions @ actions.T + jnp.diag(doubts)
         first = (jnp.arange(_STEPS) == 0).astype(gram.dtype)[:, None]
+        # jax2onnx does not translate `jnp.concatenate` along an axis whose length is free
         explained = solved(gram, jax.lax.concatenate([perceived.rate[None] * errors, first], 1))
         power = jnp.sum(action**2)
         told = power / (_LEAST_POWER + power)  # a motor at rest forgets nothing

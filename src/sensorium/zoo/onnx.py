@@ -115,9 +115,8 @@ def export_policy(
     policy.initial_carry(spec)
     free = _one_more(policy, spec)
     model = _translate(onnx, policy.without_shortcuts(), spec)
-    wider, _ = free.get(
-        "M", (policy, spec)
-    )  # of two motors or more, which shows what tells them apart
+    # Of two motors or more, which shows what tells them apart
+    wider, _ = free.get("M", (policy, spec))
     first = _named(wider.initial_carry(spec), "carry")
     meta = {
         **(facts or {}),
