@@ -156,7 +156,7 @@ PI = dataclasses.replace(
 NLA = dataclasses.replace(
     PI,
     name="carracing-nla",
-    summary="The same with nonlinear attention in its invariant form.",
+    summary="Nonlinear attention in its invariant form, otherwise as carracing-pi.",
     policy=dataclasses.replace(_PI_POLICY, key_map=KeyMap.NLA_INVARIANT),
     stages=(PI.last.changed(generations=60, beta_generations=30, test_episodes=32),),
 )

@@ -51,7 +51,7 @@ _UNNAMED = OneOf(
 )
 UNNAMED = Recipe(
     name="thrusters-motors-unnamed",
-    summary="The same, which is not told which sensor is which either.",
+    summary="Thrusters on any body, whose sensors have no names either.",
     policy=AnonymousMotorNeuronsConfig(),
     env="Thrusters",
     stages=(Stage("gradients", _GRADIENTS, 40, _UNNAMED, training_reward=True),),

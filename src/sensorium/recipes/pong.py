@@ -61,7 +61,7 @@ PI = Recipe(
 SMALL = dataclasses.replace(
     PI,
     name="pong-pi-small",
-    summary="The same with a sixth of the queries: minutes of training.",
+    summary="The published agent of Pong with 64 of its 400 queries: minutes of training.",
     policy=SMALL_POLICY,
 )
 NLA = dataclasses.replace(
@@ -73,7 +73,7 @@ NLA = dataclasses.replace(
 NLA_PUBLISHED = dataclasses.replace(
     PI,
     name="pong-nla-published",
-    summary="The same with nonlinear attention as published, which knows patches by their places.",
+    summary="The published agent with nonlinear attention as published, which knows patches by their places.",
     policy=dataclasses.replace(_PAPER, key_map=KeyMap.NLA_PUBLISHED),
 )
 CNN = dataclasses.replace(
