@@ -40,6 +40,17 @@ def test_scores_stand_beside_the_papers_and_beside_those_of_who_looks_at_nothing
     assert all(50 < lived < 2100 for lived in blind.values()), blind
 
 
+def test_an_agent_acts_on_fewer_places(tmp_path):
+    name = "takecover-attention-agent"
+    save_untrained(tmp_path / "zoo" / f"{name}.safetensors", recipes.find(name))
+    path = tmp_path / "k.json"
+    reproduce.run("takecover-k", episodes=1, seed=0, out=tmp_path, json=str(path))
+    rows = json.loads(path.read_text())
+    assert [row["k"] for row in rows] == [1, 2, 5, 10]
+    assert [row["agent"] for row in rows] == [f"{name} with K = {row['k']}" for row in rows]
+    assert len({row["weights"] for row in rows}) == 4
+
+
 def test_patches_on_balls_are_counted(tmp_path):
     path = tmp_path / "attention.json"
     reproduce.run("takecover-attention", episodes=2, seed=0, out=tmp_path, json=str(path))

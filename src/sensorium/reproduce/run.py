@@ -51,6 +51,7 @@ TABLES = {
     "aa-table-4-takecover": Table(take_cover.table_4, 100),
     "motors": Table(motors.motors),
     "takecover-attention": Table(take_cover.attention, 20),
+    "takecover-k": Table(take_cover.effect_of_k, 100),
     "aa-noise": Table(car_racing.aa_noise, 100),
     "recovery": Table(attention_neuron.recovery),
     "nla-table-2": Table(nonlinear_attention.nla_table_2),

@@ -23,7 +23,7 @@ from sensorium.envs import World
 from sensorium.evaluation import evaluation_keys
 from sensorium.gymnasium_ids import TAKE_COVER, TAKE_COVER_STEPS
 from sensorium.perturbations import Identity
-from sensorium.policies import Policy
+from sensorium.policies import AttentionAgent, Policy
 from sensorium.reproduce.counterparts import AA_4_TAKE_COVER, TAKE_COVER_AGENTS
 from sensorium.reproduce.tables import Result, all_of, score_tables
 from sensorium.rollout import (
@@ -41,6 +41,8 @@ from sensorium.training.auxiliary import inside
 from sensorium.types import Action, PyTree
 
 _AUTHORS = ("takecover_attention_agent",)
+PLACES = (1, 2, 5, 10)
+"""K of `effect_of_k`; the agents have ten."""
 _SWEEP = 100  # tics from one wall to the other: about 750 units at 8 a tic
 
 
@@ -77,6 +79,22 @@ def _world(name: str, policy: Policy, variant: str = "plain") -> str:
     width = "" if name in _AUTHORS else "&width=160"
     discrete = "&discrete=true" if policy.num_actions > 1 else ""
     return f"gym:{TAKE_COVER}?variant={variant}{width}{discrete}"
+
+
+def effect_of_k(episodes: int, seed: int, out: Path) -> Result:
+    """Score agents that act on the places of the best patches with fewer places than in training."""
+    agents = all_of(_AUTHORS, TAKE_COVER_AGENTS[0])
+    rows: list[dict[str, Any]] = []
+    tables: list[RenderableType] = []
+    for name, policy in agents.items():
+        assert isinstance(policy, AttentionAgent)
+        fewer = {f"{name} with K = {k}": policy.with_top(k) for k in PLACES}
+        of_agent, table = score_tables(
+            fewer, _world(name, policy), (Identity(),), {}, episodes, seed, out
+        )
+        rows += [row | {"k": k} for k, row in zip(PLACES, of_agent, strict=True)]
+        tables += [table] if table is not None else []
+    return rows, Group(*tables)
 
 
 def attention(episodes: int, seed: int, out: Path) -> Result:
