@@ -5,7 +5,7 @@ look, from where balls are to be seen; then, on what it sees so, what to do.
 """
 
 from sensorium.gymnasium_ids import TAKE_COVER
-from sensorium.policies import AttentionAgentConfig
+from sensorium.policies import AttentionAgentConfig, ConvolutionalConfig
 from sensorium.recipes.recipe import Recipe, Stage
 from sensorium.training import DaggerConfig
 
@@ -68,4 +68,22 @@ RECURRENT = Recipe(
     env=f"{_WORLD}&discrete=true",
     stages=(_ATTENTION, _DAGGER),
 )
-RECIPES = (ATTENTION_AGENT, RECURRENT)
+CNN = Recipe(
+    name="takecover-cnn",
+    summary="Convolutional agent of four pictures (half as wide as that of Mnih et al. 2015): a baseline.",
+    policy=ConvolutionalConfig(channels=(16, 32, 32), hidden_sizes=(256,), num_frames=4),
+    env=f"gym:{TAKE_COVER}?width=160&discrete=true",
+    stages=(
+        _DAGGER.changed(
+            freeze_encoder=False,
+            privileged_coef=0.0,  # it has no memory
+            buffer_rounds=32,
+            num_batches=50,
+            num_steps=8,
+            window=8,
+            warm_up_steps=4,  # fill the stack of frames
+            learning_rate=1e-3,
+        ),
+    ),
+)
+RECIPES = (ATTENTION_AGENT, RECURRENT, CNN)
