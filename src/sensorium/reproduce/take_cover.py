@@ -87,10 +87,10 @@ def effect_of_k(episodes: int, seed: int, out: Path) -> Result:
     rows: list[dict[str, Any]] = []
     tables: list[RenderableType] = []
     for name, policy in agents.items():
-        assert isinstance(policy, AttentionAgent)
-        fewer = {f"{name} with K = {k}": policy.with_top(k) for k in PLACES}
+        agent = cast(AttentionAgent, policy)
+        fewer = {f"{name} with K = {k}": agent.with_top(k) for k in PLACES}
         of_agent, table = score_tables(
-            fewer, _world(name, policy), (Identity(),), {}, episodes, seed, out
+            fewer, _world(name, agent), (Identity(),), {}, episodes, seed, out
         )
         rows += [row | {"k": k} for k, row in zip(PLACES, of_agent, strict=True)]
         tables += [table] if table is not None else []
