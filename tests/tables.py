@@ -104,7 +104,7 @@ IN_README = {
         "carracing-pi-backgrounds",
         "carracing-ppo",
     ),
-    "pong": ("pong-pi", "pong-pi-small", "pong-pi-robust"),
+    "pong": ("pong-nla", "pong-pi", "pong-pi-small", "pong-pi-robust"),
 }
 
 
