@@ -307,15 +307,18 @@ def _facts(name: str) -> _Facts:
 
 def _names_of_sensors(env: gymnasium.Env) -> tuple[str, ...]:
     """Return what the space or else the environment says that each sensor is; nothing if neither does."""
-    said: Any = sensor_names(own_space(env))
-    if not said and env.has_wrapper_attr("sensor_names"):
-        said = env.get_wrapper_attr("sensor_names")
+    said = sensor_names(own_space(env)) or _said_by(env, "sensor_names")
     fits = isinstance(said, tuple) and (len(said),) == env.observation_space.shape
     return said if fits else ()
 
 
 def _names_of_options(env: gymnasium.Env) -> tuple[str, ...]:
     """Return what the environment says that each option does; nothing if it says nothing that fits."""
-    said: Any = env.has_wrapper_attr("option_names") and env.get_wrapper_attr("option_names")
+    said = _said_by(env, "option_names")
     fits = isinstance(said, tuple) and len(said) == getattr(env.action_space, "n", None)
     return said if fits else ()
+
+
+def _said_by(env: gymnasium.Env, attribute: str) -> Any:
+    """Return an attribute of an environment, within wrappers too; None if it has none of that name."""
+    return env.get_wrapper_attr(attribute) if env.has_wrapper_attr(attribute) else None

@@ -16,7 +16,7 @@ import contextlib
 import dataclasses
 import logging
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ def export_policy(
     onnx, runtime = _libraries()
     policy.initial_carry(spec)
     free = _one_more(policy, spec)
-    model = _translate(onnx, policy.without_shortcuts(), spec)
+    model = _translate(onnx, policy.without_shortcuts(), spec, free)
     # Of two motors or more, which shows what tells them apart
     wider, _ = free.get("M", (policy, spec))
     first = _named(wider.initial_carry(spec), "carry")
@@ -131,7 +131,7 @@ def export_policy(
     onnx.helper.set_model_props(model, {name: value for name, value in meta.items() if value})
     content = model.SerializeToString()
     session = runtime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    difference = max(difference_from(session, *size) for size in _sizes(policy, spec))
+    difference = max(difference_from(session, *size) for size in _sizes(policy, spec, free))
     if not difference <= 1:
         raise ExportError(
             f"The ONNX file would act otherwise than the agent (by {difference * TOLERANCE:.1e}, allowed are "
@@ -187,10 +187,12 @@ def _one_more(policy: Policy, spec: ObservationSpec) -> dict[str, tuple[Policy, 
     return more
 
 
-def _sizes(policy: Policy, spec: ObservationSpec) -> Iterator[tuple[Policy, ObservationSpec]]:
+def _sizes(
+    policy: Policy, spec: ObservationSpec, free: Collection[str]
+) -> Iterator[tuple[Policy, ObservationSpec]]:
     """Go through sizes to check: that of the agent; then of what is free one, and more than there were."""
     yield policy, spec
-    free, count, motors = _one_more(policy, spec), num_sensors_of(spec) or 0, policy.num_actions
+    count, motors = num_sensors_of(spec) or 0, policy.num_actions
     for sensors, acting in ((1, 2 * motors + 1), (2 * count + 1, 1)) if free else ():
         yield (
             policy.with_motors(acting) if "M" in free else policy,
@@ -236,7 +238,12 @@ def _libraries() -> tuple[Any, Any]:
     return onnx, onnxruntime
 
 
-def _translate(onnx: Any, policy: Policy, spec: ObservationSpec) -> Any:
+def _translate(
+    onnx: Any,
+    policy: Policy,
+    spec: ObservationSpec,
+    free: dict[str, tuple[Policy, ObservationSpec]],
+) -> Any:
     """Translate a policy to a model whose inputs and outputs have readable names."""
     from jax2onnx import to_onnx
 
@@ -258,7 +265,7 @@ def _translate(onnx: Any, policy: Policy, spec: ObservationSpec) -> Any:
     kinds = [jnp.uint8 if num_sensors_of(spec) is None else jnp.float32]
     kinds += [leaf.dtype for leaf in leaves]
     shapes = _shapes(policy, spec)
-    for name, wider in _one_more(policy, spec).items():
+    for name, wider in free.items():
         shapes = [
             _with_free_axis(name, *pair) for pair in zip(shapes, _shapes(*wider), strict=True)
         ]
