@@ -16,8 +16,9 @@ def until(page, condition):
     )
 
 
-def keep(page, name):
+def keep(page, name, whole=True):
+    """Take a picture; of the whole page the window grows and scrolls, so that a finger may miss afterwards."""
     folder = os.environ.get("SENSORIUM_SCREENSHOTS")
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+        page.screenshot(path=f"{folder}/{name}.png", full_page=whole)

@@ -57,7 +57,7 @@ def test_wires_are_dragged_reversed_and_cut_by_hand(browse, settings, hand):
     hand.drag((0.94, 5), (0.8, 5), (0.5, 4))  # off, into the open: of output 2 now
     until(page, "String(s.motors_cut) === '1' && f.command[5] === 0")
     assert page.evaluate("() => scrollY") == scrolled
-    keep(page, f"motors-{type(hand).__name__.lower()}")
+    keep(page, f"motors-{type(hand).__name__.lower()}", whole=False)
     hand.drag((0.94, 5), (0.8, 3), (0.92, 1))  # the loose end to a motor
     until(page, "s.motors_cut.length === 0 && s.motors.length === 0")
     hand.drag((0.94, 6), (0.9, 5), (0.94, 6))  # back to where it was
