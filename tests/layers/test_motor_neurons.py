@@ -83,6 +83,17 @@ def test_anonymous_sensors_that_move_with_their_memory_change_nothing(config, or
         np.testing.assert_allclose(same, action, atol=1e-8)
 
 
+def test_sensors_that_are_there_twice_change_nothing_if_their_sum_is_halved():
+    with jax.enable_x64(True):
+        policy = drawn(AttentionMotorNeuronsConfig(), 3)
+        policy = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), policy)
+        readings, effect = jnp.linspace(-1, 1, 5), effects(3, 1)
+        actions, _, _ = live(policy, policy.initial_carry(5), readings, effect)
+        policy, effect = policy.with_code_scale(0.5), np.tile(effect, (2, 1))
+        twice, _, _ = live(policy, policy.initial_carry(10), jnp.tile(readings, 2), effect)
+        np.testing.assert_allclose(twice, actions, atol=1e-4)
+
+
 @pytest.mark.parametrize("config", CONFIGS)
 def test_without_noise_of_its_own_no_motor_becomes_unlike_another(config):
     policy, effect = drawn(config, 6), effects(6, 0)

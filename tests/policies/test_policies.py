@@ -8,7 +8,9 @@ import pytest
 from sensorium.errors import AgentFileError, ConfigError, ObservationError
 from sensorium.perturbations import Occlude, Shuffle
 from sensorium.policies import (
+    AnonymousMotorNeuronsConfig,
     AttentionAgentConfig,
+    AttentionMotorNeuronsConfig,
     AttentionNeuronConfig,
     ConvolutionalConfig,
     DeepSetsConfig,
@@ -36,6 +38,8 @@ ALL = {
     "feed-forward": (FeedForwardConfig(), 113),
     "recurrent": (RecurrentConfig(8, (4,)), 4 * 8 * (6 + 8 + 2) + 9 * 4 + 5),
     "motor neurons": (MotorNeuronsConfig(), 8 + 10 + 2 * (32 * 6 + 5 * 38)),
+    "anonymous motor neurons": (AnonymousMotorNeuronsConfig(), 1750),
+    "attention before motor neurons": (AttentionMotorNeuronsConfig(), 3880),
 }
 
 
@@ -44,6 +48,7 @@ def test_contract_and_size(name, key, strict):
     config, parameters = ALL[name]
     policy = config.build(5, 1, key)
     check_policy(policy, 5)
+    check_policy(policy.with_code_scale(0.5), 5)
     assert num_parameters(policy) == parameters
 
 

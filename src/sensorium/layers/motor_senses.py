@@ -173,15 +173,11 @@ class AttentionSenses(Senses):
     fixed_inputs: ClassVar[bool] = False
 
     attention: AttentionNeuron
+    """Takes K numbers as the last action, and the change of readings."""
     channels: NamedSenses
-    code_scale: float = eqx.field(static=True)
-
-    def __init__(
-        self, attention: AttentionNeuron, hidden_size: int, change_scale: float, *, key: Key
-    ):
-        """Put senses with names behind a layer that takes K numbers and the change of readings."""
-        self.attention, self.code_scale = attention, 1.0
-        self.channels = NamedSenses(attention.num_queries, hidden_size, change_scale, key=key)
+    """Of its K queries."""
+    code_scale: float = eqx.field(static=True, default=1.0)
+    """Factor on the sum over sensors."""
 
     def num_channels(self, num_sensors: int) -> int:
         """As many as there are queries."""

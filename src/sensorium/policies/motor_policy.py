@@ -175,9 +175,11 @@ class AttentionMotorNeuronsConfig(PolicyConfig):
         scales = jnp.array([self.reading_scale, self.change_scale])
         weights = layer.lstm.weight_ih.at[:, :2].multiply(scales)
         layer = eqx.tree_at(lambda layer: layer.lstm.weight_ih, layer, weights)
-        senses = AttentionSenses(layer, self.wish_size, self.change_scale, key=key_senses)
+        channels = NamedSenses(self.num_queries, self.wish_size, self.change_scale, key=key_senses)
         return MotorPolicy(
-            senses=senses, motors=MotorNeurons(together=True), num_actions=_num_motors(actions)
+            senses=AttentionSenses(layer, channels),
+            motors=MotorNeurons(together=True),
+            num_actions=_num_motors(actions),
         )
 
 
