@@ -17,7 +17,7 @@ def until(page, condition):
 
 
 def keep(page, name, whole=True):
-    """Take a picture; of the whole page the window grows and scrolls, so that a finger may miss afterwards."""
+    """Take a picture; for the whole page the window grows and scrolls, and a finger may miss afterwards."""
     folder = os.environ.get("SENSORIUM_SCREENSHOTS")
     if folder:
         Path(folder).mkdir(parents=True, exist_ok=True)

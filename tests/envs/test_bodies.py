@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sensorium.envs import (
     Arm,
@@ -19,6 +21,7 @@ from sensorium.envs import (
 from sensorium.errors import ConfigError
 from sensorium.perturbations import (
     CutMotors,
+    Identity,
     LagMotors,
     OneOf,
     ReverseMotors,
@@ -111,6 +114,31 @@ def test_motor_perturbations_keep_the_contract(perturbation):
     assert (sent(perturbation, 5, ACTION, 0) == sent(perturbation, 5, ACTION, 0)).all()
 
 
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                *(RewireMotors(2), RewireMotors(3, signed=True), ReverseMotors(2), Identity()),
+                *(ScaleMotors(0.3), OneOf((ReverseMotors(), RewireMotors(signed=True)))),
+            ]
+        ),
+        max_size=3,
+    ),
+    st.integers(0, 2**16),
+)
+@settings(max_examples=20)
+def test_motors_get_what_an_expert_wants_if_they_are_asked_for_it(parts, seed):
+    perturbation = compose(*parts)
+    command = jax.random.uniform(jax.random.key(seed), (7,), minval=-0.02, maxval=0.02)
+    state = begin(perturbation, jax.random.key(seed), 5, 7)
+    for step in range(5):
+        key = jax.random.key(step)
+        _, state = perturbation.apply(key, state, jnp.zeros(5))
+        action = perturbation.wanted_action(state, command)
+        arrived, state = perturbation.perturb_action(key, state, action)
+        np.testing.assert_allclose(arrived, command, atol=1e-6)
+
+
 def test_motors_are_rewired_when_it_is_time():
     once, often = sent(RewireMotors(), 9, ACTION), sent(RewireMotors(3, signed=True), 9, ACTION)
     assert (once == once[0]).all()
@@ -170,6 +198,16 @@ def test_one_motor_of_the_cart_is_connected_and_drives_it_as_ever():
         expected, cart, same, *_ = plain.step(KEYS[1], cart, jnp.array([push / 2]))
         np.testing.assert_allclose(observation, expected, atol=1e-5)
         np.testing.assert_allclose(reward, same, atol=1e-6)
+
+
+@given(st.integers(0, 2**16), st.floats(-1, 1, width=32))
+@settings(max_examples=20)
+def test_the_cart_moves_as_an_expert_wants_who_knows_no_motors(seed, force):
+    world = CartPoleMotors()
+    _, state = world.reset_env(jax.random.key(seed), world.default_params)
+    command = world.to_motors(state, jnp.array([force]))
+    np.testing.assert_allclose(world.from_motors(state, command), [force], atol=1e-6)
+    assert (np.asarray(command) != 0).sum() <= 1
 
 
 def test_worlds_are_values():

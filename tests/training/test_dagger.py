@@ -15,7 +15,7 @@ from sensorium.bridges.advised import Advised
 from sensorium.bridges.open_env import open_env
 from sensorium.envs import CarRacing, CartPoleSwingUpHarder, Perturbed
 from sensorium.errors import AgentFileError, ConfigError, RunError, UnknownNameError
-from sensorium.perturbations import Shuffle
+from sensorium.perturbations import RewireMotors, Shuffle
 from sensorium.policies import (
     AttentionAgentConfig,
     AttentionNeuronConfig,
@@ -425,7 +425,13 @@ def test_a_frozen_encoder_of_all_patches_stays_as_it_is(tmp_path):
 def behaviour_of(world, student, expert, beta=0.0, noise=0.0, lanes=4, frozen=False):
     asked, _ = ask(expert, world, "DAgger")
     return Following(
-        student, asked, jnp.asarray(beta), jnp.full(lanes, noise, jnp.float32), frozen, False
+        student,
+        asked,
+        world.perturbation,
+        jnp.asarray(beta),
+        jnp.full(lanes, noise, jnp.float32),
+        frozen,
+        False,
     )
 
 
@@ -442,6 +448,54 @@ def test_labels_are_what_the_expert_would_do_in_the_place_of_the_student(expert)
     first = np.clip(labelled.received[..., 0] / 3, -1, 1)  # received in the world's own order
     np.testing.assert_allclose(labelled.expert_action[..., 0], first, atol=1e-6)
     assert not np.allclose(labelled.action, labelled.expert_action, atol=0.1)
+
+
+def test_an_expert_labels_the_motors_that_the_student_has():
+    """An expert of the plain cart, and motors that are rewired as well: their force is the expert's."""
+    world = make_world("CartPoleMotors", RewireMotors(5, signed=True))
+    expert = FeedForwardConfig((4,)).build(5, 1, jax.random.key(1))
+    student = FeedForwardConfig((4,)).build(5, 4, jax.random.key(0))
+    record = collected(world, behaviour_of(world, student, expert)).record
+    bare, seen = world.unperturbed, set()
+    for lane in range(4):
+        for step in range(20):
+            wanted = np.asarray(record.expert_action[step, lane])
+            force = expert.step(jnp.asarray(record.received[step, lane]), ())[0]
+            size = np.abs(force[0] / wanted[wanted != 0])
+            assert size.shape == (1,)
+            assert 0.999 < size[0] < 2.001
+            seen.add((lane, int(np.flatnonzero(wanted)[0])))
+    assert len(seen) > 4
+    assert bare.num_plain_actions == 1
+    with pytest.raises(ConfigError, match="2 action"):
+        ask(FeedForwardConfig(()).build(5, 2, jax.random.key(0)), world, "DAgger")
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_share_is_from_nothing_to_all(share):
+    with pytest.raises(ConfigError, match="demonstration_beta"):
+        DaggerConfig(demonstration_beta=share).check(make_world(WALK))
+
+
+def test_a_student_may_begin_with_what_it_visits_itself(expert, tmp_path):
+    for beta, differs in ((1.0, False), (0.0, True)):
+        config = DaggerConfig(
+            num_envs=4,
+            rollout_steps=5,
+            demonstration_rounds=2,
+            demonstration_beta=beta,
+            num_rounds=0,
+            num_batches=1,
+            num_steps=5,
+            window=5,
+            warm_up_steps=0,
+            action_noise=(0.0,),
+        )
+        dagger, *_ = learn(
+            WALK, FeedForwardConfig((4,)), config, expert, tmp_path / str(beta), generations=1
+        )
+        first = dagger._buffer.rounds[0].labelled
+        assert np.allclose(first.action, first.expert_action, atol=1e-6) != differs
 
 
 def test_an_expert_with_a_memory_is_told_what_was_done():

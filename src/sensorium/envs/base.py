@@ -249,6 +249,21 @@ class Environment(World):
         return as_vector(self.observe(state))
 
     @property
+    def num_plain_actions(self) -> int:
+        """How many actions agents have who know how motors are wired: experts of the world without wires."""
+        return self.num_actions
+
+    def to_motors(self, state: PyTree, plain: Float[Array, " P"]) -> Action:
+        """Return what the motors should get, so that they do together what a plain action would."""
+        del state
+        return plain
+
+    def from_motors(self, state: PyTree, command: Action) -> Float[Array, " P"]:
+        """Return the plain action that does what motors do that get `command`."""
+        del state
+        return command
+
+    @property
     def unperturbed(self) -> "Environment":
         """Return the world without the perturbation."""
         return self

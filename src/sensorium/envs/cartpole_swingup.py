@@ -136,7 +136,7 @@ class CartPoleSwingUpHarder(Environment):
         return self.observe(state), state
 
     def step_env(
-        self, key: Key, state: CartPoleState, action: Action, params: Any
+        self, key: Key, state: Any, action: Action, params: Any
     ) -> tuple[Observation, CartPoleState, Scalar, Flag, dict[str, Any]]:
         """Advance by one time step."""
         del key
@@ -144,7 +144,7 @@ class CartPoleSwingUpHarder(Environment):
         terminated = jnp.abs(state.position) > params.track
         return self.observe(state), state, reward(state, params), terminated, {}
 
-    def observe(self, state: CartPoleState) -> Observation:
+    def observe(self, state: Any) -> Observation:
         """Return the five sensors, along a new leading axis."""
         return jnp.stack(
             [
@@ -156,7 +156,7 @@ class CartPoleSwingUpHarder(Environment):
             ]
         )
 
-    def draw(self, state: CartPoleState) -> UInt8[np.ndarray, "height width 3"]:
+    def draw(self, state: Any) -> UInt8[np.ndarray, "height width 3"]:
         """Draw the cart on its track and the pole, with the published lengths."""
         params = self.default_params
         return draw_cartpole(
@@ -166,15 +166,15 @@ class CartPoleSwingUpHarder(Environment):
             pole_length=params.pole_length,
         )
 
-    def pose(self, state: CartPoleState) -> Float[Array, "2"]:
+    def pose(self, state: Any) -> Float[Array, "2"]:
         """Return the position of the cart (m) and the angle of the pole (rad)."""
         return jnp.stack([state.position, state.angle])
 
-    def push(self, state: CartPoleState, strength: float) -> CartPoleState:
+    def push(self, state: Any, strength: float) -> CartPoleState:
         """Add up to 1.5 m/s to the velocity of the cart."""
         return state._replace(velocity=state.velocity + np.float32(_PUSH * strength))
 
-    def critic_features(self, state: CartPoleState) -> Float[Array, "5"]:
+    def critic_features(self, state: Any) -> Float[Array, "5"]:
         """Return the five sensors, velocities divided by 10 and the position by 2.4."""
         return self.observe(state) / jnp.array([2.4, 10.0, 1.0, 1.0, 10.0])
 
@@ -228,12 +228,24 @@ class CartPoleMotors(CartPoleSwingUpHarder):
         self, key: Key, state: Any, action: Action, params: Any
     ) -> tuple[Observation, Any, Scalar, Flag, dict[str, Any]]:
         """Advance by one time step."""
-        cart, gains = CartPoleState(*state[:-1]), state.gains
-        force = jnp.clip(action, -1.0, 1.0) @ gains
-        observation, cart, reward, terminated, info = super().step_env(
-            key, cart, force[None], params
-        )
-        return observation, CartPoleMotorsState(*cart, gains=gains), reward, terminated, info
+        cart, force = CartPoleState(*state[:-1]), self.from_motors(state, action)
+        observation, cart, reward, terminated, info = super().step_env(key, cart, force, params)
+        state = CartPoleMotorsState(*cart, gains=state.gains)
+        return observation, state, reward, terminated, info
+
+    @property
+    def num_plain_actions(self) -> int:
+        """The force alone."""
+        return 1
+
+    def to_motors(self, state: Any, plain: Float[Array, " P"]) -> Action:
+        """Leave it to the motor that is connected."""
+        live = state.gains != 0
+        return jnp.where(live, plain / jnp.where(live, state.gains, 1.0), 0.0)
+
+    def from_motors(self, state: Any, command: Action) -> Float[Array, " P"]:
+        """Return the force, which may be beyond what the cart takes."""
+        return jnp.sum(jnp.clip(command, -1.0, 1.0) * state.gains, keepdims=True)
 
     def critic_features(self, state: Any) -> Float[Array, " F"]:
         """Return those of the cart, and the gains."""

@@ -83,10 +83,12 @@ class MotorNeurons(eqx.Module):
     noise: Float[Array, ""]
     together: bool = eqx.field(static=True)
     """Whether wishes are met together, as channels change together; or each as if it were alone."""
+    learns_noise: bool = eqx.field(static=True)
+    """Whether training changes how much noise there is."""
 
-    def __init__(self, *, together: bool) -> None:
+    def __init__(self, *, together: bool, learns_noise: bool = True) -> None:
         """Begin with numbers that work untrained."""
-        self.together = together
+        self.together, self.learns_noise = together, learns_noise
         self.gain, self.ridge = jnp.array(0.5 / PACE), jnp.array(-4.0 / PACE)
         self.leak, self.doubt = jnp.array(-5.0 / PACE), jnp.array(-4.5 / PACE)
         self.ageing, self.alarm = jnp.array(-2.0 / PACE), jnp.array(-1.0 / PACE)
@@ -126,6 +128,7 @@ class MotorNeurons(eqx.Module):
         unsure = surprise + jnp.exp(-_KNOWN * size)
         spread = jax.nn.softplus(PACE * self.least_noise)
         spread += jax.nn.softplus(PACE * self.noise) * unsure
+        spread = spread if self.learns_noise else jax.lax.stop_gradient(spread)
         noise = memory.sign * normal(memory.seed, memory.time)
         cared, ridge = jnp.sqrt(perceived.care), jnp.exp(PACE * self.ridge)
         effect, wish = cared[:, None] * memory.digest, cared * perceived.wish

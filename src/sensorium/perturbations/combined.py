@@ -80,6 +80,12 @@ class Compose(Perturbation):
             )
         return action, tuple(states)
 
+    def wanted_action(self, state: PyTree, command: Action) -> Action:
+        """Go back through all parts, the one nearest to the world first."""
+        for part, part_state in zip(self.parts, state, strict=True):
+            command = part.wanted_action(part_state, command)
+        return command
+
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Follow each channel back through all parts."""
         carried = jnp.arange(check_sensors(self, spec))
@@ -184,6 +190,12 @@ class OneOf(Perturbation):
             *(part.perturb_action(key, s, action) for part, s in pairs), strict=True
         )
         return jnp.stack(actions)[choice], (choice, states)
+
+    def wanted_action(self, state: PyTree, command: Action) -> Action:
+        """Go back through the part that was drawn."""
+        choice, states = state
+        pairs = zip(self.parts, states, strict=True)
+        return jnp.stack([part.wanted_action(s, command) for part, s in pairs])[choice]
 
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Return those of the part that was drawn; -1 for the channels that were added."""

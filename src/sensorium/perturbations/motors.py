@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from sensorium.errors import ConfigError, check_counts
 from sensorium.perturbations.perturbation import Perturbation
@@ -67,11 +67,23 @@ class RewireMotors(MotorPerturbation):
     def perturb_action(self, key: Key, state: Wiring, action: Action) -> tuple[Action, Wiring]:
         """Send each action to the motor that it is wired to."""
         del key
+        order, sign = self._wires(state, len(action))
+        return (action * sign)[order], state
+
+    def wanted_action(self, state: Wiring, command: Action) -> Action:
+        """Go back along the wires."""
+        order, sign = self._wires(state, len(command))
+        return sign * jnp.zeros_like(command).at[order].set(command)
+
+    def _wires(
+        self, state: Wiring, count: int
+    ) -> tuple[Int[Array, " motors"], Float[Array, " motors"]]:
+        """Return which action each motor gets, and the sign of each action on its way."""
         times = 0 if self.every is None else (state.age - 1) // self.every
         key_order, key_sign = jax.random.split(jax.random.fold_in(state.key, times))
-        if self.signed:
-            action = action * jax.random.rademacher(key_sign, action.shape, action.dtype)
-        return jax.random.permutation(key_order, action), state
+        order = jax.random.permutation(key_order, count)
+        signs = jax.random.rademacher(key_sign, (count,), jnp.float32)
+        return order, signs if self.signed else jnp.ones(count)
 
     def within(self, steps: int) -> Perturbation:
         """Return one without changes if there is none within `steps`."""
@@ -96,7 +108,11 @@ class ReverseMotors(MotorPerturbation):
     def perturb_action(self, key: Key, state: Wiring, action: Action) -> tuple[Action, Wiring]:
         """Change all signs, if it is time."""
         del key
-        return jnp.where(state.age > self.after, -action, action), state
+        return self.wanted_action(state, action), state
+
+    def wanted_action(self, state: Wiring, command: Action) -> Action:
+        """Do the same: twice is nothing."""
+        return jnp.where(state.age > self.after, -command, command)
 
     def __str__(self) -> str:
         return "motors reversed" + (f" after {self.after}" if self.after else "")
@@ -116,8 +132,15 @@ class ScaleMotors(MotorPerturbation):
     def perturb_action(self, key: Key, state: Wiring, action: Action) -> tuple[Action, Wiring]:
         """Multiply each action."""
         del key
-        factors = jax.random.uniform(state.key, action.shape, action.dtype, self.least, 1.0)
-        return action * factors, state
+        return action * self._factors(state, action), state
+
+    def wanted_action(self, state: Wiring, command: Action) -> Action:
+        """Ask for more of weak motors, but no more than they can do."""
+        factors = jnp.maximum(self._factors(state, command), 1e-6)
+        return jnp.clip(command / factors, -1.0, 1.0)
+
+    def _factors(self, state: Wiring, action: Action) -> Float[Array, " motors"]:
+        return jax.random.uniform(state.key, action.shape, action.dtype, self.least, 1.0)
 
     def __str__(self) -> str:
         return f"motors scaled from {self.least:g}"

@@ -92,6 +92,22 @@ class Perturbation(abc.ABC):
         del key
         return action, state
 
+    def wanted_action(self, state: PyTree, command: Action) -> Action:
+        """Return the action that motors would get as `command`: what an expert of the bare world advises.
+
+        Of motors in another order, with other signs or factors; a lag is the expert's own affair, and motors
+        that are cut do nothing whatever they get.
+
+        Args:
+            state: As `apply` of the same step returned it.
+            command: A numbers, as the world should get them.
+
+        Returns:
+            A numbers, as the agent should give them.
+        """
+        del state
+        return command
+
     @abc.abstractmethod
     def sensor_of_channel(self, state: PyTree, spec: ObservationSpec) -> Int[Array, " channels"]:
         """Return the sensor that each channel carries, -1 for noise; `state` is what `apply` returned."""

@@ -122,8 +122,21 @@ class MotorPolicy(Policy):
         return carry._replace(motors=carry.motors.reordered(order, sign))
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _MotorConfig(PolicyConfig):
+    learns_noise: bool = True
+    """Whether training changes how much noise motors have of their own. An expert has none, so imitation
+    would take it away, and with it all that motors find out."""
+
+    def _policy(self, senses: Senses, actions: Actions, *, together: bool) -> MotorPolicy:
+        if not isinstance(actions, int):
+            raise ConfigError("Motor neurons are for actions that are numbers, not for choices.")
+        motors = MotorNeurons(together=together, learns_noise=self.learns_noise)
+        return MotorPolicy(senses=senses, motors=motors, num_actions=actions)
+
+
 @dataclasses.dataclass(frozen=True)
-class MotorNeuronsConfig(PolicyConfig):
+class MotorNeuronsConfig(_MotorConfig):
     """An agent with motor neurons, and sensors in known places."""
 
     hidden_size: int = 32
@@ -134,13 +147,11 @@ class MotorNeuronsConfig(PolicyConfig):
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorPolicy:
         """Draw an agent; ConfigError unless actions are numbers."""
         senses = NamedSenses(check_sensors(spec), self.hidden_size, self.change_scale, key=key)
-        return MotorPolicy(
-            senses=senses, motors=MotorNeurons(together=True), num_actions=_num_motors(actions)
-        )
+        return self._policy(senses, actions, together=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class AttentionMotorNeuronsConfig(PolicyConfig):
+class AttentionMotorNeuronsConfig(_MotorConfig):
     """AttentionNeuron before motor neurons: sensors in any order, and of any number."""
 
     num_queries: int = 8
@@ -176,15 +187,11 @@ class AttentionMotorNeuronsConfig(PolicyConfig):
         weights = layer.lstm.weight_ih.at[:, :2].multiply(scales)
         layer = eqx.tree_at(lambda layer: layer.lstm.weight_ih, layer, weights)
         channels = NamedSenses(self.num_queries, self.wish_size, self.change_scale, key=key_senses)
-        return MotorPolicy(
-            senses=AttentionSenses(layer, channels),
-            motors=MotorNeurons(together=True),
-            num_actions=_num_motors(actions),
-        )
+        return self._policy(AttentionSenses(layer, channels), actions, together=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class AnonymousMotorNeuronsConfig(PolicyConfig):
+class AnonymousMotorNeuronsConfig(_MotorConfig):
     """An agent with motor neurons that does not know the order of its sensors either."""
 
     hidden_size: int = 16
@@ -198,12 +205,4 @@ class AnonymousMotorNeuronsConfig(PolicyConfig):
         """Draw an agent for any number of sensors; ConfigError unless actions are numbers."""
         check_sensors(spec)
         senses = AnonymousSenses(self.hidden_size, self.wish_size, self.change_scale, key=key)
-        return MotorPolicy(
-            senses=senses, motors=MotorNeurons(together=False), num_actions=_num_motors(actions)
-        )
-
-
-def _num_motors(actions: Actions) -> int:
-    if not isinstance(actions, int):
-        raise ConfigError("Motor neurons are for actions that are numbers, not for choices.")
-    return actions
+        return self._policy(senses, actions, together=False)

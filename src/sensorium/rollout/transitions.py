@@ -30,6 +30,8 @@ class StepContext(NamedTuple):
     """As the world shows it."""
     sensor_of_channel: Int[Array, " N"]
     """Which sensor or entity each channel of the observation carries, -1 for noise; of size 0 of images."""
+    perturbation: PyTree
+    """The state of the perturbation."""
     truth: Float[Array, " F"]
     """The true state for critics and experts: of a world on the device its `critic_features`, of one on the
     host the unperturbed readings; of size 0 where there is none."""
@@ -174,5 +176,5 @@ def look(
     sensors = jnp.zeros(0, jnp.int32)
     if num_sensors_of(world.raw_observation_spec) is not None:
         sensors = perturbation.sensor_of_channel(state, world.raw_observation_spec)
-    context = StepContext(observation, shown, sensors, **rest)
+    context = StepContext(observation, shown, sensors, state, **rest)
     return context, memory._replace(perturbation=state)

@@ -57,6 +57,8 @@ class DaggerConfig(ImitationConfig):
     """Steps of each in a round; 0 for those of a whole episode."""
     demonstration_rounds: int = 0
     """Rounds before the first generation in which the expert acts."""
+    demonstration_beta: float = 1.0
+    """Its share in the actions of these; 0 for what a student that is trained already visits by itself."""
     num_rounds: int = 1
     """Rounds in a generation in which the student acts; 0 for none. Episodes go on from one to the next."""
     buffer_rounds: int = 0
@@ -95,6 +97,10 @@ class DaggerConfig(ImitationConfig):
         super().check(world)
         if not self.action_noise or min(self.action_noise) < 0:
             raise ConfigError("action_noise needs standard deviations from 0 on, at least one.")
+        if not 0 <= self.demonstration_beta <= 1:
+            raise ConfigError(
+                f"demonstration_beta is a share from 0 to 1, got {self.demonstration_beta}."
+            )
 
 
 class DaggerState(NamedTuple):
@@ -152,7 +158,7 @@ class Dagger(Imitation):
             for number in range(first):
                 key_begin, key_act = jax.random.split(jax.random.fold_in(key_first, number))
                 collectors.append(self._open(key_begin))
-                self._collect(collectors[-1], learner, 1.0, number, key_act)
+                self._collect(collectors[-1], learner, config.demonstration_beta, number, key_act)
         if config.num_rounds:
             collectors.append(self._open(key_lanes))
         figures = []
@@ -191,6 +197,7 @@ class Dagger(Imitation):
         behaviour = Following(
             learner.model.policy,
             self.expert,
+            self.world.perturbation,
             jnp.asarray(beta, jnp.float32),
             jnp.asarray(np.resize(np.array(config.action_noise, np.float32), config.num_envs)),
             config.freeze_encoder,

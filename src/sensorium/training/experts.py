@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from sensorium.bridges import minari
 from sensorium.bridges.advised import EnvExpert
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.envs import World
+from sensorium.envs import Environment, World
 from sensorium.errors import ConfigError
 from sensorium.perturbations import Identity
 from sensorium.policies import Policy
@@ -62,6 +62,8 @@ class Asked(eqx.Module):
     function: StateFunction | None = eqx.field(static=True)
     reads_truth: bool = eqx.field(static=True)
     """Whether the policy reads the true state instead of the unperturbed observation."""
+    wired: Environment | None = eqx.field(static=True, default=None)
+    """The world, if it hides how motors are wired and the policy acts as if there were no wires."""
 
     def initial_carry(self, world: World) -> PyTree:
         """Make the expert's carry at the start of an episode."""
@@ -78,11 +80,16 @@ class Asked(eqx.Module):
             return advice, carry
         shown = context.truth if self.reads_truth else context.unperturbed
         action, carry, _ = self.policy.step(shown, carry)
-        return self.policy.distribution.advice(action), carry
+        advice = self.policy.distribution.advice(action)
+        return self.wired.to_motors(context.world_state, advice) if self.wired else advice, carry
 
-    def after_action(self, carry: PyTree, action: Action) -> PyTree:
-        """Return the expert's carry after `action` was taken."""
-        return carry if self.policy is None else self.policy.after_action(carry, action)
+    def after_action(self, context: StepContext, carry: PyTree, command: Action) -> PyTree:
+        """Return the expert's carry after the world took `command`."""
+        if self.policy is None:
+            return carry
+        if self.wired:
+            command = self.wired.from_motors(context.world_state, command)
+        return self.policy.after_action(carry, command)
 
 
 _ADVISED = Asked(None, None, False)
@@ -130,11 +137,14 @@ def _ask_policy(policy: Policy, world: World) -> Asked:
     if reads_truth:
         # Raises what does not fit; where there is no true state, the observation itself is what does not
         policy.initial_carry(truth_size(world) or world.raw_observation_spec)
-    if policy.num_actions != world.num_actions:
-        raise ConfigError(
-            f"The expert has {policy.num_actions} action(s), but the world takes {world.num_actions}."
-        )
-    return Asked(policy, None, reads_truth)
+    wired = by_kind(world, lambda device: device.unperturbed, lambda _: None)
+    if policy.num_actions == world.num_actions:
+        return Asked(policy, None, reads_truth)
+    if wired is not None and policy.num_actions == wired.num_plain_actions:
+        return Asked(policy, None, reads_truth, wired)
+    raise ConfigError(
+        f"The expert has {policy.num_actions} action(s), but the world takes {world.num_actions}."
+    )
 
 
 def kind_of(expert: Expert) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from sensorium.envs import World
+from sensorium.perturbations import Perturbation
 from sensorium.policies import Policy
 from sensorium.rollout import Behaviour, StepContext
 from sensorium.serialisation import from_data, load_arrays, named_leaves, save_arrays
@@ -62,6 +63,8 @@ class Following(Behaviour):
 
     student: Policy
     expert: Asked
+    perturbation: Perturbation = eqx.field(static=True)
+    """Of the student's world."""
     beta: Scalar
     """The expert's share in the actions."""
     noise: Float[Array, " lanes"]
@@ -79,6 +82,7 @@ class Following(Behaviour):
         carry, of_expert = carry
         expert_action, of_expert = expert.act(context, of_expert)
         expert_action = expert_action[: student.num_actions]  # an EnvExpert's advice has more
+        expert_action = self.perturbation.wanted_action(context.perturbation, expert_action)
         features, carry, _ = student.encode(context.observation, carry)
         outputs, carry = student.decide(features, carry)
         distribution = student.distribution
@@ -89,6 +93,7 @@ class Following(Behaviour):
             distribution.action(outputs),
             self.noise[context.lane],
         )
+        command, _ = self.perturbation.perturb_action(context.key, context.perturbation, action)
         known, weight = context.advice[student.num_actions :], jnp.ones(())
         if self.weighs:
             known, weight = known[:-1], known[-1]
@@ -101,7 +106,7 @@ class Following(Behaviour):
         )
         return (
             action,
-            (student.after_action(carry, action), expert.after_action(of_expert, action)),
+            (student.after_action(carry, action), expert.after_action(context, of_expert, command)),
             record,
         )
 

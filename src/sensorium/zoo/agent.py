@@ -38,7 +38,7 @@ class Agent:
 
     policy: Policy
     recipe: Recipe
-    card: dict[str, Any]
+    card: dict[str, Any] = dataclasses.field(repr=False)
     """Training and scores, as in the zoo's `.json` beside the weights; may be empty."""
 
     @property
