@@ -13,7 +13,6 @@ from sensorium.errors import ConfigError
 from sensorium.layers.motor_neurons import normal, solved
 from sensorium.policies import (
     AnonymousMotorNeuronsConfig,
-    AttentionMotorNeuronsConfig,
     MotorNeuronsConfig,
     Policy,
     check_policy,
@@ -21,7 +20,7 @@ from sensorium.policies import (
     to_vector,
 )
 
-ANONYMOUS = [AnonymousMotorNeuronsConfig(), AttentionMotorNeuronsConfig()]
+ANONYMOUS = [AnonymousMotorNeuronsConfig(), AnonymousMotorNeuronsConfig(num_queries=4)]
 CONFIGS = [MotorNeuronsConfig(), *ANONYMOUS]
 
 
@@ -83,9 +82,10 @@ def test_anonymous_sensors_that_move_with_their_memory_change_nothing(config, or
         np.testing.assert_allclose(same, action, atol=1e-8)
 
 
-def test_sensors_that_are_there_twice_change_nothing_if_their_sum_is_halved():
+@pytest.mark.parametrize("config", ANONYMOUS)
+def test_sensors_that_are_there_twice_change_nothing_if_their_sum_is_halved(config):
     with jax.enable_x64(True):
-        policy = drawn(AttentionMotorNeuronsConfig(), 3)
+        policy = drawn(config, 3)
         policy = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), policy)
         readings, effect = jnp.linspace(-1, 1, 5), effects(3, 1)
         actions, _, _ = live(policy, policy.initial_carry(5), readings, effect)

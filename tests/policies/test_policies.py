@@ -10,7 +10,6 @@ from sensorium.perturbations import Occlude, Shuffle
 from sensorium.policies import (
     AnonymousMotorNeuronsConfig,
     AttentionAgentConfig,
-    AttentionMotorNeuronsConfig,
     AttentionNeuronConfig,
     ConvolutionalConfig,
     DeepSetsConfig,
@@ -39,7 +38,7 @@ ALL = {
     "recurrent": (RecurrentConfig(8, (4,)), 4 * 8 * (6 + 8 + 2) + 9 * 4 + 5),
     "motor neurons": (MotorNeuronsConfig(), 8 + 10 + 2 * (32 * 6 + 5 * 38)),
     "anonymous motor neurons": (AnonymousMotorNeuronsConfig(), 1750),
-    "attention before motor neurons": (AttentionMotorNeuronsConfig(), 3880),
+    "with attention": (AnonymousMotorNeuronsConfig(wish_size=32, num_queries=8), 2846),
 }
 
 

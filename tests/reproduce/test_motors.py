@@ -6,14 +6,14 @@ import pytest
 
 from sensorium import recipes
 from sensorium.reproduce import run as reproduce
-from sensorium.reproduce.motors import BODIES, LEARNT_RIVALS, RIVALS
+from sensorium.reproduce.motors import BODIES, CARTS, LEARNT_RIVALS, RIVALS
 from sensorium.zoo import publish
 from tests.probes import save_untrained
 
 
 @pytest.fixture(autouse=True)
 def untrained(tmp_path, monkeypatch):
-    for name in (*BODIES, "thrusters-fnn"):
+    for name in (*BODIES, "thrusters-fnn", "cartpole-motors", "cartpole-fnn"):
         save_untrained(tmp_path / "zoo" / f"{name}.safetensors", recipes.find(name))
     monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path / "zoo"))
 
@@ -26,6 +26,10 @@ def test_shares_of_the_told_controller_beside_rivals(tmp_path):
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
         for body in bodies:
             assert {(of, body.name) for of in (name, *RIVALS[name])} <= set(rows)
+    for body in CARTS:
+        row = rows.pop(("cartpole-motors", body))
+        assert 0 < row["return"] < 300
+        assert row["return_told"] > 0
     for row in rows.values():
         assert row["before_told"] > 0.95, row
         assert 0 <= row["end"] <= 1

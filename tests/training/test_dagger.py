@@ -17,6 +17,7 @@ from sensorium.envs import CarRacing, CartPoleSwingUpHarder, Perturbed
 from sensorium.errors import AgentFileError, ConfigError, RunError, UnknownNameError
 from sensorium.perturbations import RewireMotors, Shuffle
 from sensorium.policies import (
+    AnonymousMotorNeuronsConfig,
     AttentionAgentConfig,
     AttentionNeuronConfig,
     ConvolutionalConfig,
@@ -798,6 +799,7 @@ def test_an_expert_must_fit_its_world(expert_file, tmp_path):
         (racing, expert_file, ConfigError, r"takes exactly 2 sensors, got \d+"),
         (RECIPE, str(tmp_path / "no.zip"), AgentFileError, "There is no file"),
         (racing, "carracing-techer", UnknownNameError, "did you mean 'carracing-expert'"),
+        (RECIPE, "world", ConfigError, "Walk-v0 has no controller of its own"),
     ]
     for recipe, name, error, sentence in cases:
         with pytest.raises(error, match=sentence):
@@ -805,6 +807,17 @@ def test_an_expert_must_fit_its_world(expert_file, tmp_path):
     assert not (tmp_path / "run").exists()
     with pytest.raises(RunError, match="not a run directory"):
         zoo.resume(tmp_path / "nothing")
+
+
+def test_a_world_that_knows_the_best_action_is_an_expert(tmp_path):
+    """Motors are learned from its own controller, whatever stands between them and the student."""
+    stage = Stage("dagger", CONFIG, 1, RewireMotors(signed=True), expert="world", test_episodes=4)
+    policy = AnonymousMotorNeuronsConfig(learns_noise=False)
+    recipe = Recipe("thrusters", "x", policy, (stage,), env="Thrusters")
+    trained = zoo.train(recipe.override({"rollout_steps": 12}), tmp_path / "run", quiet=True)
+    motors = policy.build(5, 8, jax.random.key(0)).motors
+    assert float(trained.motors.noise) == float(motors.noise)  # an expert has none
+    assert float(trained.motors.gain) != float(motors.gain)
 
 
 def test_a_policy_as_expert_reads_what_it_can():

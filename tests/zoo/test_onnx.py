@@ -18,7 +18,6 @@ from sensorium.layers import patch_attention
 from sensorium.policies import (
     AnonymousMotorNeuronsConfig,
     AttentionAgentConfig,
-    AttentionMotorNeuronsConfig,
     AttentionNeuronConfig,
     DeepSetsConfig,
     FeedForwardConfig,
@@ -55,7 +54,7 @@ POLICIES = {
     "entities-nla-published": (AttentionNeuronConfig(key_map=KeyMap.NLA_PUBLISHED), (5, 3), False),
     "motors": (MotorNeuronsConfig(hidden_size=8), 5, False),
     "motors-unnamed": (AnonymousMotorNeuronsConfig(), 5, True),
-    "motors-attention": (AttentionMotorNeuronsConfig(num_queries=4), 5, True),
+    "motors-attention": (AnonymousMotorNeuronsConfig(num_queries=4), 5, True),
     "attention-agent": (AttentionAgentConfig(), IMAGES, False),
     "images": (VisionAttentionNeuronConfig(num_queries=64), IMAGES, False),
     "images-of-pong": (

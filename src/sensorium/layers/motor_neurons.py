@@ -112,19 +112,20 @@ class MotorNeurons(eqx.Module):
         return memory.digest @ memory.action
 
     def __call__(
-        self, perceived: Perceived, memory: MotorMemory
+        self, perceived: Perceived, memory: MotorMemory, scale: float = 1.0
     ) -> tuple[Float[Array, " M"], MotorMemory]:
         """Learn from the last action, and choose the next.
 
         Args:
             perceived: What the last action changed, and what is wished for.
             memory: Before the step.
+            scale: Factor on sums over channels, where each is there several times.
 
         Returns:
             What a tanh makes actions of, and the memory, in which `action` is still the one before.
         """
         memory, surprise = self._learn(perceived, memory)
-        size = jnp.sum(memory.digest**2, axis=0)
+        size = scale * jnp.sum(memory.digest**2, axis=0)
         unsure = surprise + jnp.exp(-_KNOWN * size)
         spread = jax.nn.softplus(PACE * self.least_noise)
         spread += jax.nn.softplus(PACE * self.noise) * unsure
@@ -137,7 +138,7 @@ class MotorNeurons(eqx.Module):
             drive = solved(gram, wish[:, None])[:, 0] @ effect
         else:
             drive = (wish / (jnp.sum(effect**2, axis=1) + ridge)) @ effect
-        action = _none_beyond_one(jnp.exp(PACE * self.gain) * drive) + spread * noise
+        action = _none_beyond_one(jnp.exp(PACE * self.gain) * scale * drive) + spread * noise
         action = jnp.clip(action, -_LARGEST_ACTION, _LARGEST_ACTION)
         return jnp.arctanh(action), memory._replace(time=memory.time + 1)
 

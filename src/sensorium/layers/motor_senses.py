@@ -1,8 +1,7 @@
 """What motor neurons learn from and act for: a change of the readings in K channels, and a wish for another.
 
-Channels stand for the same throughout an episode. Where sensors have names each is a channel. Where they have
-none, either each sensor has two channels of its own (`AnonymousSenses`), or AttentionNeuron makes K channels
-of them all (`AttentionSenses`).
+Channels stand for the same throughout an episode. Where sensors have names each is a channel (`NamedSenses`).
+Where they have none each has two channels, and attention over all of them (`AnonymousSenses`).
 """
 
 import abc
@@ -13,9 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from sensorium.layers.attention_neuron import AttentionNeuron
 from sensorium.layers.linear import Linear
-from sensorium.layers.sensor_lstm import SensorMemory
+from sensorium.seeding import stream
 from sensorium.types import Attention, Key, Observation, Order, Scalar
 
 PACE = 5.0
@@ -31,9 +29,7 @@ class SensesMemory(NamedTuple):
     earlier: Observation
     """And of the one before that."""
     hidden: Float[Array, "H N"]
-    """Of each sensor, where sensors have no names."""
-    cell: Float[Array, "H N"]
-    """Likewise, of the LSTMs of AttentionNeuron; of no units otherwise."""
+    """Of each sensor, where sensors have no names; of no units otherwise."""
 
     def reordered(self, order: Order) -> "SensesMemory":
         """Return the memory after its sensors moved: place `i` now holds what `order[i]` held."""
@@ -130,7 +126,7 @@ class NamedSenses(Senses):
     def initial_memory(self, num_sensors: int) -> SensesMemory:
         """Return the memory at the start."""
         blank, none = jnp.zeros(num_sensors), jnp.zeros((0, num_sensors))
-        return SensesMemory(blank, blank, none, none)
+        return SensesMemory(blank, blank, none)
 
     def __call__(
         self,
@@ -141,18 +137,7 @@ class NamedSenses(Senses):
     ) -> tuple[Perceived, SensesMemory]:
         """Compare with what would have changed without motors, and decide what to wish for."""
         before, _ = _begun(readings, memory, time)
-        perceived = self.perceived(readings, before, foreseen, time)
-        return perceived, memory._replace(before=readings, earlier=before)
-
-    def perceived(
-        self,
-        readings: Observation,
-        before: Observation,
-        foreseen: Float[Array, " K"],
-        time: Int[Array, ""],
-    ) -> Perceived:
-        """Do so without a memory: `before` are the readings of the step before."""
-        change = _heard(self.change_scale * (readings - before))
+        change = _limited(self.change_scale * (readings - before))
         expected = self.expect(jax.lax.stop_gradient(before))
         known = time > 0
         error = jnp.where(known, change - expected - foreseen, 0.0)
@@ -160,57 +145,19 @@ class NamedSenses(Senses):
         missed = jnp.where(known, jax.lax.stop_gradient(change - foreseen) - expected, 0.0)
         rate, care = (jax.nn.sigmoid(PACE * each) for each in (self.rate, self.care))
         surprise = jnp.mean(jnp.log1p(missed**2))
-        return Perceived(foreseen + error, rate, self.wish(readings), care, surprise)
-
-
-class AttentionSenses(Senses):
-    """Senses of sensors in any order: AttentionNeuron mixes them into K channels, which are then known.
-
-    Its LSTMs receive the change of each reading, and the change that digests predict of the last action. A
-    channel changes by what readings do under the present attention: attention that moves is no change.
-    """
-
-    fixed_inputs: ClassVar[bool] = False
-
-    attention: AttentionNeuron
-    """Takes K numbers as the last action, and the change of readings."""
-    channels: NamedSenses
-    """Of its K queries."""
-    code_scale: float = eqx.field(static=True, default=1.0)
-    """Factor on the sum over sensors."""
-
-    def num_channels(self, num_sensors: int) -> int:
-        """As many as there are queries."""
-        return self.attention.num_queries
-
-    def initial_memory(self, num_sensors: int) -> SensesMemory:
-        """Return the memory at the start."""
-        blank = jnp.zeros(num_sensors)
-        return SensesMemory(blank, blank, *self.attention.initial_memory(num_sensors))
-
-    def __call__(
-        self,
-        readings: Observation,
-        foreseen: Float[Array, " K"],
-        memory: SensesMemory,
-        time: Int[Array, ""],
-    ) -> tuple[Perceived, SensesMemory]:
-        """Attend to the sensors, and pass on what that makes of them."""
-        before, _ = _begun(readings, memory, time)
-        lstms = SensorMemory(memory.hidden, memory.cell)
-        pooled = self.attention(readings, foreseen, lstms, change=readings - before)
-        mix = self.code_scale * pooled.attention
-        perceived = self.channels.perceived(mix @ readings, mix @ before, foreseen, time)
-        perceived = perceived._replace(attention=pooled.attention)
-        return perceived, SensesMemory(readings, before, *pooled.memory)
+        perceived = Perceived(foreseen + error, rate, self.wish(readings), care, surprise)
+        return perceived, memory._replace(before=readings, earlier=before)
 
 
 class AnonymousSenses(Senses):
     """Senses in any order: each sensor has two channels, the first and second difference of its readings.
 
     A gated recurrent unit with shared weights runs in each sensor. Its state decides how much the sensor's
-    errors change the digests, what it wishes for, and how much that matters. There is a digest for each pair
-    of sensor and motor. Sensors expect nothing: what changed before may have been the work of motors.
+    errors change the digests, what the sensor wishes for, and how much that matters. If what is good for one
+    sensor depends on others, the state is also the key by which queries attend to the sensors: all of them
+    get the code, the reading and its change of the sensor that each query finds. There is a digest for each
+    pair of sensor and motor, so that what motors learn does not depend on where attention goes. Sensors
+    expect nothing: what changed before may have been the work of motors.
     """
 
     fixed_inputs: ClassVar[bool] = False
@@ -220,9 +167,20 @@ class AnonymousSenses(Senses):
     rate: Linear
     hidden: Linear
     wish: Linear
+    key: Linear | None
+    queries: Float[Array, "Q D"] | None
     change_scale: float = eqx.field(static=True)
 
-    def __init__(self, hidden_size: int, wish_size: int, change_scale: float, *, key: Key):
+    def __init__(
+        self,
+        hidden_size: int,
+        wish_size: int,
+        change_scale: float,
+        num_queries: int = 0,
+        message_size: int = 16,
+        *,
+        key: Key,
+    ):
         """Draw weights; `change_scale` is what makes changes of readings about 1."""
         keys, inputs = jax.random.split(key, 5), 7
         gates = Linear(inputs + hidden_size, 2 * hidden_size, key=keys[0])
@@ -230,9 +188,14 @@ class AnonymousSenses(Senses):
         self.gates = eqx.tree_at(lambda layer: layer.bias, gates, slow)
         self.candidate = Linear(inputs + hidden_size, hidden_size, key=keys[1])
         self.rate = Linear(hidden_size, 2, key=keys[2])
-        self.hidden = Linear(hidden_size + 2, wish_size, key=keys[3])
+        self.hidden = Linear(hidden_size + 2 + 2 * num_queries, wish_size, key=keys[3])
         wish = Linear(wish_size, 4, key=keys[4])
         self.wish = eqx.tree_at(lambda layer: layer.weight, wish, 0.1 * wish.weight)
+        self.key = self.queries = None
+        if num_queries:
+            key_key, key_queries = jax.random.split(stream(key, "attention"))
+            self.key = Linear(hidden_size, message_size, key=key_key)
+            self.queries = jax.random.normal(key_queries, (num_queries, message_size))
         self.change_scale = change_scale
 
     def num_channels(self, num_sensors: int) -> int:
@@ -246,8 +209,7 @@ class AnonymousSenses(Senses):
     def initial_memory(self, num_sensors: int) -> SensesMemory:
         """Return the memory at the start."""
         blank, size = jnp.zeros(num_sensors), self.candidate.weight.shape[0]
-        hidden, none = jnp.zeros((size, num_sensors)), jnp.zeros((0, num_sensors))
-        return SensesMemory(blank, blank, hidden, none)
+        return SensesMemory(blank, blank, jnp.zeros((size, num_sensors)))
 
     def __call__(
         self,
@@ -256,28 +218,42 @@ class AnonymousSenses(Senses):
         memory: SensesMemory,
         time: Int[Array, ""],
     ) -> tuple[Perceived, SensesMemory]:
-        """Listen to each sensor, then decide what to learn from it and what it wishes for."""
+        """Remember each sensor, attend to all, then decide what to learn from each and what it wishes for."""
         before, earlier = _begun(readings, memory, time)
         first = (readings - before) * self.change_scale
         second = (readings - 2 * before + earlier) * self.change_scale**2
-        change = _heard(jnp.stack([first, second]).reshape(-1))
+        change = _limited(jnp.stack([first, second]).reshape(-1))
         error = jnp.where(time > 1, change - foreseen, 0.0)
-        heard = jnp.stack([change, foreseen, error]).reshape(6, readings.size) / 2
-        heard = jnp.concatenate([readings[None], heard])
+        inputs = jnp.stack([change, foreseen, error]).reshape(6, readings.size) / 2
+        inputs = jnp.concatenate([readings[None], inputs])
+        hidden = jax.vmap(self._remembered, in_axes=-1, out_axes=-1)(inputs, memory.hidden)
+        shown = jnp.stack([readings, change[: readings.size]])
+        code, attention = self._attended(hidden, shown)
 
-        def of_sensor(x: Array, h: Array) -> tuple[Array, Array, Array, Array]:
-            gates = jax.nn.sigmoid(self.gates(jnp.concatenate([x, h])))
-            update, reset = gates[: len(h)], gates[len(h) :]
-            new = jnp.tanh(self.candidate(jnp.concatenate([x, reset * h])))
-            h = (1 - update) * h + update * new
-            shown = jnp.concatenate([h, x[:2] * jnp.array([1.0, 2.0])])
-            wanted = self.wish(jnp.tanh(self.hidden(shown)))
-            return h, jax.nn.sigmoid(self.rate(h)), wanted[:2], jax.nn.sigmoid(wanted[2:])
+        def of_sensor(h: Array, own: Array) -> tuple[Array, Array, Array]:
+            wanted = self.wish(jnp.tanh(self.hidden(jnp.concatenate([h, own, code]))))
+            return jax.nn.sigmoid(self.rate(h)), wanted[:2], jax.nn.sigmoid(wanted[2:])
 
-        hidden, *decided = jax.vmap(of_sensor, in_axes=-1, out_axes=-1)(heard, memory.hidden)
+        decided = jax.vmap(of_sensor, in_axes=-1, out_axes=-1)(hidden, shown)
         rate, wish, care = (each.reshape(-1) for each in decided)
-        perceived = Perceived(foreseen + error, rate, wish, care, jnp.zeros(()))
-        return perceived, memory._replace(before=readings, earlier=before, hidden=hidden)
+        perceived = Perceived(foreseen + error, rate, wish, care, jnp.zeros(()), attention)
+        return perceived, SensesMemory(readings, before, hidden)
+
+    def _attended(
+        self, hidden: Float[Array, "H N"], shown: Float[Array, "2 N"]
+    ) -> tuple[Float[Array, " code"], Attention | None]:
+        """Return the code, of size 0 without queries, and where they attend."""
+        if self.key is None or self.queries is None:
+            return jnp.zeros(0), None
+        keys = jax.vmap(self.key, in_axes=-1, out_axes=-1)(hidden)
+        attention = jax.nn.softmax(self.queries @ keys, axis=-1)
+        return (shown @ attention.T).reshape(-1), attention
+
+    def _remembered(self, inputs: Array, hidden: Array) -> Array:
+        gates = jax.nn.sigmoid(self.gates(jnp.concatenate([inputs, hidden])))
+        update, reset = gates[: len(hidden)], gates[len(hidden) :]
+        new = jnp.tanh(self.candidate(jnp.concatenate([inputs, reset * hidden])))
+        return (1 - update) * hidden + update * new
 
 
 class _Network(eqx.Module):
@@ -295,6 +271,6 @@ class _Network(eqx.Module):
         return self.output(jnp.concatenate([inputs, jnp.tanh(self.hidden(inputs))]))
 
 
-def _heard(change: Float[Array, " K"]) -> Float[Array, " K"]:
+def _limited(change: Float[Array, " K"]) -> Float[Array, " K"]:
     """Return changes, and next to nothing of those far beyond what motors do."""
     return change * jnp.exp(-((change / _LARGEST_CHANGE) ** 2))

@@ -30,9 +30,6 @@ from sensorium.policies.flat import to_vector as to_vector
 from sensorium.policies.motor_policy import (
     AnonymousMotorNeuronsConfig as AnonymousMotorNeuronsConfig,
 )
-from sensorium.policies.motor_policy import (
-    AttentionMotorNeuronsConfig as AttentionMotorNeuronsConfig,
-)
 from sensorium.policies.motor_policy import MotorCarry as MotorCarry
 from sensorium.policies.motor_policy import MotorNeuronsConfig as MotorNeuronsConfig
 from sensorium.policies.motor_policy import MotorPolicy as MotorPolicy

@@ -10,16 +10,13 @@ import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from sensorium.errors import ConfigError
-from sensorium.layers import AttentionNeuron
 from sensorium.layers.motor_neurons import MotorMemory, MotorNeurons
 from sensorium.layers.motor_senses import (
     AnonymousSenses,
-    AttentionSenses,
     NamedSenses,
     Perceived,
     Senses,
@@ -47,6 +44,8 @@ class MotorPolicy(Policy):
     senses: Senses
     motors: MotorNeurons
     num_actions: int = eqx.field(static=True)
+    code_scale: float = eqx.field(static=True, default=1.0)
+    """Factor on sums over sensors without names."""
 
     @property
     def fixed_inputs(self) -> bool:  # type: ignore[override]
@@ -60,11 +59,10 @@ class MotorPolicy(Policy):
         return dataclasses.replace(self, num_actions=count)
 
     def with_code_scale(self, factor: float) -> "MotorPolicy":
-        """Multiply the sum over sensors by `factor`, if AttentionNeuron makes one."""
-        if not isinstance(self.senses, AttentionSenses):
+        """Multiply sums over sensors by `factor`, if they have no names."""
+        if self.fixed_inputs:
             return self
-        scaled = dataclasses.replace(self.senses, code_scale=self.senses.code_scale * factor)
-        return dataclasses.replace(self, senses=scaled)
+        return dataclasses.replace(self, code_scale=self.code_scale * factor)
 
     def initial_carry(self, spec: ObservationSpec) -> MotorCarry:
         """Return the carry at the start: motors know nothing of themselves.
@@ -91,7 +89,7 @@ class MotorPolicy(Policy):
 
     def decide(self, features: Perceived, carry: MotorCarry) -> tuple[Outputs, MotorCarry]:
         """Learn what motors do, and use it."""
-        outputs, motors = self.motors(features, carry.motors)
+        outputs, motors = self.motors(features, carry.motors, self.code_scale)
         return outputs, carry._replace(motors=motors)
 
     def after_action(self, carry: MotorCarry, action: Action) -> MotorCarry:
@@ -151,58 +149,31 @@ class MotorNeuronsConfig(_MotorConfig):
 
 
 @dataclasses.dataclass(frozen=True)
-class AttentionMotorNeuronsConfig(_MotorConfig):
-    """AttentionNeuron before motor neurons: sensors in any order, and of any number."""
-
-    num_queries: int = 8
-    """K, how many channels it makes of all sensors."""
-    hidden_size: int = 16
-    """Units of the LSTM that every sensor carries."""
-    message_size: int = 32
-    """Width of queries and keys."""
-    position_size: int = 8
-    """Width of the positional table that makes the queries."""
-    wish_size: int = 32
-    """Units between the channels and what is wished for, and as many for what is expected."""
-    change_scale: float = 10.0
-    """About how many steps it takes a reading to change by 1."""
-    reading_scale: float = 1.0
-    """Factor on the first weights of readings; less than 1 where readings are large."""
-
-    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorPolicy:
-        """Draw an agent for any number of sensors; ConfigError unless actions are numbers."""
-        check_sensors(spec)
-        key_layer, key_senses = jax.random.split(key)
-        layer = AttentionNeuron(
-            self.num_queries,
-            num_queries=self.num_queries,
-            hidden_size=self.hidden_size,
-            message_size=self.message_size,
-            position_size=self.position_size,
-            bias=True,
-            with_change=True,
-            key=key_layer,
-        )
-        scales = jnp.array([self.reading_scale, self.change_scale])
-        weights = layer.lstm.weight_ih.at[:, :2].multiply(scales)
-        layer = eqx.tree_at(lambda layer: layer.lstm.weight_ih, layer, weights)
-        channels = NamedSenses(self.num_queries, self.wish_size, self.change_scale, key=key_senses)
-        return self._policy(AttentionSenses(layer, channels), actions, together=True)
-
-
-@dataclasses.dataclass(frozen=True)
 class AnonymousMotorNeuronsConfig(_MotorConfig):
     """An agent with motor neurons that does not know the order of its sensors either."""
+
+    may_be_zero = ("num_queries",)
 
     hidden_size: int = 16
     """Units of the recurrent network in each sensor."""
     wish_size: int = 24
-    """Units between it and what a sensor wishes for."""
+    """Units between what a sensor knows and what it wishes for."""
+    num_queries: int = 0
+    """How many queries attend to the sensors, where what is good for one depends on others; 0 for none."""
+    message_size: int = 16
+    """Width of queries and keys."""
     change_scale: float = 10.0
     """About how many steps it takes a reading to change by 1."""
 
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorPolicy:
         """Draw an agent for any number of sensors; ConfigError unless actions are numbers."""
         check_sensors(spec)
-        senses = AnonymousSenses(self.hidden_size, self.wish_size, self.change_scale, key=key)
+        senses = AnonymousSenses(
+            self.hidden_size,
+            self.wish_size,
+            self.change_scale,
+            self.num_queries,
+            self.message_size,
+            key=key,
+        )
         return self._policy(senses, actions, together=False)

@@ -18,7 +18,7 @@ from sensorium.policies import (
     RecurrentConfig,
 )
 from sensorium.recipes.recipe import Recipe, Stage
-from sensorium.training import ShacConfig
+from sensorium.training import DaggerConfig, ShacConfig
 
 _REWIRED = OneOf((Identity(), RewireMotors(every=100, signed=True)))
 _GRADIENTS = ShacConfig(
@@ -42,6 +42,38 @@ LSTM = dataclasses.replace(
     name="thrusters-lstm",
     summary="A baseline with an LSTM, whose inputs are the readings and the previous action.",
     policy=RecurrentConfig(),
+)
+_IMITATION = DaggerConfig(
+    num_envs=128,
+    num_batches=60,
+    batch_size=64,
+    num_steps=100,
+    window=100,
+    warm_up_steps=0,
+    buffer_rounds=20,
+    beta_generations=16,
+    action_noise=(0.0, 0.1, 0.3),
+    sensor_id_coef=1.0,
+    learning_rate=3e-3,
+    ema_decay=0.99,
+)
+"""Of an expert that knows the body; noise, since other states than the expert's are to be met."""
+CARTPOLE = Recipe(
+    name="cartpole-motors",
+    summary="A cart with four motors, of which one drives it: which, and how, is not known; nor are sensors.",
+    policy=AnonymousMotorNeuronsConfig(
+        hidden_size=24, wish_size=32, num_queries=8, learns_noise=False
+    ),
+    env="CartPoleMotors",
+    stages=(
+        Stage(
+            "dagger",
+            _IMITATION,
+            90,
+            OneOf((Shuffle(), compose(Shuffle(), RewireMotors(every=100, signed=True)))),
+            expert="cartpole-fnn",
+        ),
+    ),
 )
 _UNNAMED = OneOf(
     (
@@ -71,4 +103,4 @@ ARM = Recipe(
         ),
     ),
 )
-RECIPES = (THRUSTERS, FNN, LSTM, UNNAMED, ARM)
+RECIPES = (THRUSTERS, FNN, LSTM, UNNAMED, ARM, CARTPOLE)

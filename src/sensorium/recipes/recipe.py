@@ -28,6 +28,8 @@ from sensorium.types import Key
 
 STAGE = "stage:"
 """How the policy of an earlier stage is named, as an expert or to start from: `"stage:coach"`."""
+WORLD = "world"
+"""How the world's own controller is named as an expert."""
 
 SCRATCH = "scratch"
 """The start of a stage that draws its policy at random."""
@@ -52,7 +54,8 @@ class Stage:
     """Perturbation in its tests, where that is another one."""
     expert: str = ""
     """What the policy learns from, where the trainer needs an expert: an agent of the zoo, a run, a file (of
-    Stable-Baselines3 too), `module:function`, or `stage:NAME`."""
+    Stable-Baselines3 too), `module:function`, `stage:NAME`, or `world` for the world's own controller that
+    knows what is hidden from agents."""
     vecnormalize: str = ""
     """Statistics of VecNormalize that an expert of Stable-Baselines3 was trained behind, a file; those beside
     the model if empty, none if `none`."""

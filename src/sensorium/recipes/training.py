@@ -11,8 +11,8 @@ import jax
 
 from sensorium.errors import ConfigError, RunError, SensoriumError
 from sensorium.policies import Policy
-from sensorium.recipes.recipe import SCRATCH, STAGE, Recipe, Stage
-from sensorium.rollout import Engine, EngineConfig, open_engine
+from sensorium.recipes.recipe import SCRATCH, STAGE, WORLD, Recipe, Stage
+from sensorium.rollout import Engine, EngineConfig, by_kind, open_engine
 from sensorium.seeding import key_of, stream
 from sensorium.training import Budget, RunDirectory, Trainer, TrainingContext, run
 from sensorium.training.checkpoints import LAST
@@ -108,17 +108,15 @@ class _Chain:
         """Build all that stages need; random policies stand in for what has yet to be trained."""
         for stage in stages:
             self.recipe.outline(stage)
-            start, expert = (
-                self._find_policy(source, stage, planned=True)[0]
-                for source in (self.recipe.start_of(stage), stage.expert)
-            )
+            start, _ = self._find_policy(self.recipe.start_of(stage), stage, planned=True)
+            expert, _ = self._find_expert(stage, planned=True)
             with self._engines(stage) as (tests, trains):
                 self._leads = tests.leads
                 self._build(stage, trains, start, expert)
 
     def _run_stage(self, number: int, stage: Stage) -> Policy:
         start, of_start = self._find_policy(self.recipe.start_of(stage), stage)
-        expert, of_expert = self._find_policy(stage.expert, stage)
+        expert, of_expert = self._find_expert(stage)
         budget = Budget(
             stage=stage.name,
             number=number,
@@ -175,6 +173,21 @@ class _Chain:
                 expert=expert,
             )
         )
+
+    def _find_expert(self, stage: Stage, planned: bool = False) -> tuple[Any, dict[str, Any]]:
+        """Load the expert of a stage, or take the world's own controller; what is known of its training."""
+        if stage.expert != WORLD:
+            return self._find_policy(stage.expert, stage, planned)
+        function = by_kind(
+            self.recipe.make_world(stage),
+            lambda device: getattr(device.unperturbed, "best_action", None),
+            lambda _: None,
+        )
+        if function is None:
+            raise ConfigError(
+                f"{self.recipe.env} has no controller of its own; name another expert than {WORLD!r}."
+            )
+        return function, {}
 
     def _find_policy(
         self, source: str, stage: Stage, planned: bool = False

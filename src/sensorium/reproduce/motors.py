@@ -1,7 +1,7 @@
 """Motor neurons on bodies that they have never seen, beside a controller that knows the body."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from rich.table import Table
 
 from sensorium.analysis.figures import shares_over_time
-from sensorium.envs import Arm, Perturbed, Thrusters
+from sensorium.envs import Arm, CartPoleMotors, CartPoleSwingUpHarder, Perturbed, Thrusters
 from sensorium.evaluation import evaluation_keys
 from sensorium.perturbations import (
     Identity,
@@ -25,7 +25,9 @@ from sensorium.policies import Policy
 from sensorium.reproduce.rivals import LeastSquares, SelfTuning
 from sensorium.reproduce.tables import Result, present
 from sensorium.rollout.device import run_episodes
+from sensorium.types import Keys
 
+_CART, _EXPERT = "cartpole-motors", "cartpole-fnn"
 _LAST = 10  # steps before the target jumps, and before the end, in which the body should be there
 _NOISE = NoiseChannels(3, 0.3)
 
@@ -63,6 +65,13 @@ BODIES: Mapping[str, tuple[_Body, ...]] = {
 }
 """What each agent is tried on; rewiring falls together with a new target."""
 
+
+CARTS: Mapping[str, tuple[int, Perturbation]] = {
+    "cart with 4 motors": (4, Shuffle()),
+    "the same cart, rewired": (4, compose(Shuffle(), RewireMotors(100, signed=True))),
+    "cart with 8 motors": (8, Shuffle()),
+}
+"""What `cartpole-motors` is tried on; its expert drives the same carts by the motor that it knows."""
 
 RIVALS: Mapping[str, Mapping[str, Policy]] = {
     "thrusters-motors": {
@@ -127,7 +136,24 @@ def motors(episodes: int, seed: int, out: Path) -> Result:
                 table.add_row(of, body.name, *cells)
         table.add_section()
         shares_over_time(out / f"{name}.png", curves)
+    for row in _of_carts(keys):
+        rows.append(row)
+        share = row["return"] / row["return_told"]
+        table.add_row(row["agent"], row["body"], "", "", f"{row['return']:.1f} ({share:.3f})")
     return rows, table
+
+
+def _of_carts(keys: Keys) -> Iterator[dict[str, Any]]:
+    """Score `cartpole-motors`, if it is there, beside its expert on the plain cart, from the same starts."""
+    agents = present(_CART, _EXPERT, needed=False)
+    if len(agents) < 2:
+        return
+    told = run_episodes(agents[_EXPERT], CartPoleSwingUpHarder(), keys)
+    for body, (count, perturbation) in CARTS.items():
+        agent = agents[_CART].with_motors(count)
+        total = run_episodes(agent, Perturbed(CartPoleMotors(count), perturbation), keys).total
+        row = {"agent": _CART, "body": body, "episodes": len(keys)}
+        yield row | {"return": float(total.mean()), "return_told": float(told.total.mean())}
 
 
 def _arrived(rewards: Float[np.ndarray, "R T"]) -> tuple[float, float]:
