@@ -228,26 +228,26 @@ class AnonymousSenses(Senses):
         inputs = jnp.concatenate([readings[None], inputs])
         hidden = jax.vmap(self._remembered, in_axes=-1, out_axes=-1)(inputs, memory.hidden)
         shown = jnp.stack([readings, change[: readings.size]])
-        code, attention = self._attended(hidden, shown)
+        attention, code = self._attended(hidden, shown)
 
         def of_sensor(h: Array, own: Array) -> tuple[Array, Array, Array]:
-            wanted = self.wish(jnp.tanh(self.hidden(jnp.concatenate([h, own, code]))))
+            wanted = self.wish(jnp.tanh(self.hidden(jnp.concatenate([h, own, *code]))))
             return jax.nn.sigmoid(self.rate(h)), wanted[:2], jax.nn.sigmoid(wanted[2:])
 
-        decided = jax.vmap(of_sensor, in_axes=-1, out_axes=-1)(hidden, shown)
-        rate, wish, care = (each.reshape(-1) for each in decided)
+        # jax2onnx translates layers of rows only
+        rate, wish, care = (each.T.reshape(-1) for each in jax.vmap(of_sensor)(hidden.T, shown.T))
         perceived = Perceived(foreseen + error, rate, wish, care, jnp.zeros(()), attention)
         return perceived, SensesMemory(readings, before, hidden)
 
     def _attended(
         self, hidden: Float[Array, "H N"], shown: Float[Array, "2 N"]
-    ) -> tuple[Float[Array, " code"], Attention | None]:
-        """Return the code, of size 0 without queries, and where they attend."""
+    ) -> tuple[Attention | None, tuple[Float[Array, " Q"], ...]]:
+        """Return where queries attend, and the readings and the changes that they find, if there are any."""
         if self.key is None or self.queries is None:
-            return jnp.zeros(0), None
-        keys = jax.vmap(self.key, in_axes=-1, out_axes=-1)(hidden)
-        attention = jax.nn.softmax(self.queries @ keys, axis=-1)
-        return (shown @ attention.T).reshape(-1), attention
+            return None, ()
+        keys = jax.vmap(self.key)(hidden.T)
+        attention = jax.nn.softmax(self.queries @ keys.T, axis=-1)
+        return attention, (attention @ shown[0], attention @ shown[1])
 
     def _remembered(self, inputs: Array, hidden: Array) -> Array:
         gates = jax.nn.sigmoid(self.gates(jnp.concatenate([inputs, hidden])))
