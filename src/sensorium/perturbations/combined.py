@@ -183,7 +183,7 @@ class OneOf(Perturbation):
         return choice, tuple(part.init_actions(s, num_actions) for part, s in pairs)
 
     def perturb_action(self, key: Key, state: PyTree, action: Action) -> tuple[Action, PyTree]:
-        """Perturb the action by the part that was drawn; the states of the others move on unheard."""
+        """Perturb the action by the part that was drawn; the states of the others move on as well."""
         choice, states = state
         pairs = zip(self.parts, states, strict=True)
         actions, states = zip(
