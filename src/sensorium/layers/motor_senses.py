@@ -1,7 +1,7 @@
 """What motor neurons learn from and act for: a change of the readings in K channels, and a wish for another.
 
 Channels stand for the same throughout an episode. Where sensors have names each is a channel (`NamedSenses`).
-Where they have none each has two channels, and attention over all of them (`AnonymousSenses`).
+Where they have none each has two (`AnonymousSenses`), and all may be attended to.
 """
 
 import abc
