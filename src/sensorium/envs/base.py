@@ -250,7 +250,7 @@ class Environment(World):
 
     @property
     def num_plain_actions(self) -> int:
-        """How many actions agents have who know how motors are wired: experts of the world without wires."""
+        """How many actions a policy gives that leaves it to `to_motors` which motors carry them out."""
         return self.num_actions
 
     def to_motors(self, state: PyTree, plain: Float[Array, " P"]) -> Action:

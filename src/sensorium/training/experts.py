@@ -63,7 +63,7 @@ class Asked(eqx.Module):
     reads_truth: bool = eqx.field(static=True)
     """Whether the policy reads the true state instead of the unperturbed observation."""
     wired: Environment | None = eqx.field(static=True, default=None)
-    """The world, if it hides how motors are wired and the policy acts as if there were no wires."""
+    """The world, if the policy gives its plain actions instead of those of its motors."""
 
     def initial_carry(self, world: World) -> PyTree:
         """Make the expert's carry at the start of an episode."""
@@ -137,9 +137,9 @@ def _ask_policy(policy: Policy, world: World) -> Asked:
     if reads_truth:
         # Raises what does not fit; where there is no true state, the observation itself is what does not
         policy.initial_carry(truth_size(world) or world.raw_observation_spec)
-    wired = by_kind(world, lambda device: device.unperturbed, lambda _: None)
     if policy.num_actions == world.num_actions:
         return Asked(policy, None, reads_truth)
+    wired = by_kind(world, lambda device: device.unperturbed, lambda _: None)
     if wired is not None and policy.num_actions == wired.num_plain_actions:
         return Asked(policy, None, reads_truth, wired)
     raise ConfigError(
