@@ -11,6 +11,7 @@ from sensorium.errors import ConfigError, WorldError
 from sensorium.evaluation import (
     evaluate,
     evaluation_keys,
+    mean_interval,
     paired_difference,
     recovery_curve,
     summarise,
@@ -43,6 +44,12 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
     draws = np.random.default_rng(0).normal(5.0, 2.0, (100, 60))
     inside = [low <= 5.0 <= high for low, high in (summarise(d, 9.0).ci95 for d in draws)]
     assert 0.85 <= np.mean(inside) <= 1.0
+
+
+def test_the_interval_of_a_few_scores_is_that_of_students_t():
+    # With one degree of freedom t is Cauchy's distribution: its 97.5% quantile is tan(0.475 pi)
+    half = np.tan(0.475 * np.pi) * 0.5
+    np.testing.assert_allclose(mean_interval(np.array([2.0, 3.0])), (2.5 - half, 2.5 + half))
 
 
 def test_paired_difference_is_sharper_than_the_scores():

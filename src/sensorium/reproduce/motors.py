@@ -11,7 +11,7 @@ from rich.table import Table
 
 from sensorium.analysis.figures import shares_over_time
 from sensorium.envs import Arm, CartPoleMotors, CartPoleSwingUpHarder, Perturbed, Thrusters
-from sensorium.evaluation import evaluation_keys
+from sensorium.evaluation import evaluation_keys, mean_interval
 from sensorium.perturbations import (
     Identity,
     NoiseChannels,
@@ -22,14 +22,19 @@ from sensorium.perturbations import (
     compose,
 )
 from sensorium.policies import Policy
+from sensorium.recipes import find
 from sensorium.reproduce.rivals import LeastSquares, SelfTuning
-from sensorium.reproduce.tables import Result, present
+from sensorium.reproduce.tables import Result, present, trained
 from sensorium.rollout.device import run_episodes
 from sensorium.types import Keys
 
 _CART, _EXPERT = "cartpole-motors", "cartpole-fnn"
 _LAST = 10  # steps before the target jumps, and before the end, in which the body should be there
 _NOISE = NoiseChannels(3, 0.3)
+SEEDS = 5
+"""Of training, of which the zoo has the first."""
+_DIGITS = {"before": 3, "end": 3, "return": 1}
+"""How many digits each figure is shown with."""
 
 
 class _Body(NamedTuple):
@@ -98,65 +103,123 @@ LEARNT_RIVALS: Mapping[str, tuple[str, ...]] = {
 
 def motors(episodes: int, seed: int, out: Path) -> Result:
     """Compare agents with motor neurons and baselines with a controller that knows the body."""
-    table = Table(
-        title=f"At the target, share of {episodes:,} episodes (and of the informed controller's)"
+    table = _table(
+        f"At the target, share of {episodes:,} episodes (and of the informed controller's)"
     )
-    table.add_column("agent", no_wrap=True)
-    table.add_column("body")
-    for column in ("before the jump", "at the end", "return"):
-        table.add_column(column, justify="right")
     keys, rows = evaluation_keys(seed, episodes), []
     for name, policy in present(*BODIES).items():
         learnt = present(*LEARNT_RIVALS.get(name, ()), needed=False)
         agents = {name: policy, **learnt, **RIVALS[name]}
         curves: dict[str, dict[str, Float[np.ndarray, " T"]]] = {}
         for body in BODIES[name]:
-            world = body.world
-            informed = np.asarray(world.best_rewards(keys))
-            informed_arrived = _arrived(informed)
+            informed = np.asarray(body.world.best_rewards(keys))
             curves[body.name] = {"knows the body": informed.mean(0)}
             for of, agent in agents.items():
-                if agent.fixed_outputs and world.motors != agent.num_actions:
+                if agent.fixed_outputs and body.world.motors != agent.num_actions:
                     continue
-                agent = agent if agent.fixed_outputs else agent.with_motors(world.motors)
-                rewards = np.asarray(
-                    run_episodes(agent, Perturbed(world, body.perturbation), keys).rewards
-                )
+                rewards = _rewards(agent, body, keys)
                 curves[body.name][of] = rewards.mean(0)
-                row: dict[str, Any] = {"agent": of, "body": body.name, "episodes": episodes}
-                cells = []
-                both = zip(("before", "end"), _arrived(rewards), informed_arrived, strict=True)
-                for when, mine, best in both:
-                    row |= {when: float(mine), f"{when}_told": float(best)}
-                    cells.append(f"{mine:.3f} ({mine / best:.3f})")
-                mine, best = (float(each.sum(1).mean()) for each in (rewards, informed))
-                row |= {"return": mine, "return_told": best}
-                cells.append(f"{mine:.1f} ({mine / best:.3f})")
-                rows.append(row)
-                table.add_row(of, body.name, *cells)
-        table.add_section()
+                rows.append({"agent": of, "body": body.name} | _figures(rewards, informed))
         shares_over_time(out / f"{name}.png", curves)
-    for row in _of_carts(keys):
-        rows.append(row)
-        share = row["return"] / row["return_told"]
-        table.add_row(row["agent"], row["body"], "", "", f"{row['return']:.1f} ({share:.3f})")
+    for policy in present(_CART, needed=False).values():
+        rows += _on_carts(policy, keys)
+    for row in rows:
+        cells = (
+            f"{row[key]:.{digits}f} ({_share(row, key):.3f})" if key in row else ""
+            for key, digits in _DIGITS.items()
+        )
+        table.add_row(row["agent"], row["body"], *cells)
     return rows, table
 
 
-def _of_carts(keys: Keys) -> Iterator[dict[str, Any]]:
-    """Score `cartpole-motors`, if it is there, beside its expert on the plain cart, from the same starts."""
-    agents = present(_CART, _EXPERT, needed=False)
-    if len(agents) < 2:
-        return
-    told = run_episodes(agents[_EXPERT], CartPoleSwingUpHarder(), keys)
-    for body, (count, perturbation) in CARTS.items():
-        agent = agents[_CART].with_motors(count)
-        total = run_episodes(agent, Perturbed(CartPoleMotors(count), perturbation), keys).total
-        row = {"agent": _CART, "body": body, "episodes": len(keys)}
-        yield row | {"return": float(total.mean()), "return_told": float(told.total.mean())}
+def seeds(episodes: int, seed: int, out: Path) -> Result:
+    """Train agents with motor neurons from other seeds as well, and say how far their scores lie apart.
+
+    The first seed is that of the zoo. Runs are kept in `out` and resumed, so that this can be stopped and
+    called again.
+    """
+    table = _table(
+        f"Shares of the informed controller's, {SEEDS} seeds: mean ± half of its 95% interval"
+    )
+    keys, result = evaluation_keys(seed, episodes), []
+    for name, first in present(*BODIES, _CART).items():
+        recipe = find(name)
+        more = (
+            trained(
+                recipe.override({"seed": recipe.seed + offset}),
+                out / "motors-seeds" / f"{name}-{recipe.seed + offset}",
+            )
+            for offset in range(1, SEEDS)
+        )
+        of_agents = [list(_rows(name, agent, keys)) for agent in (first, *more)]
+        for rows in zip(*of_agents, strict=True):
+            row: dict[str, Any] = {key: rows[0][key] for key in ("agent", "body", "episodes")}
+            cells = []
+            for key in _DIGITS:
+                shares = [_share(each, key) for each in rows if key in each]
+                row[key] = shares
+                cells.append(_mean(shares))
+            result.append(row)
+            table.add_row(name, row["body"], *cells)
+    return result, table
 
 
-def _arrived(rewards: Float[np.ndarray, "R T"]) -> tuple[float, float]:
-    """Return the share of steps at the target, at the end of either half of the episodes."""
-    half = rewards.shape[1] // 2
-    return float(rewards[:, half - _LAST : half].mean()), float(rewards[:, -_LAST:].mean())
+def _table(title: str) -> Table:
+    table = Table(title=title)
+    table.add_column("agent", no_wrap=True)
+    table.add_column("body")
+    for column in ("before the jump", "at the end", "return"):
+        table.add_column(column, justify="right")
+    return table
+
+
+def _rows(name: str, agent: Policy, keys: Keys) -> Iterator[dict[str, Any]]:
+    """Score an agent of the recipe `name` on all that such an agent is tried on."""
+    if name == _CART:
+        yield from _on_carts(agent, keys)
+    for body in BODIES.get(name, ()):
+        informed = np.asarray(body.world.best_rewards(keys))
+        figures = _figures(_rewards(agent, body, keys), informed)
+        yield {"agent": name, "body": body.name} | figures
+
+
+def _on_carts(agent: Policy, keys: Keys) -> Iterator[dict[str, Any]]:
+    """Score `cartpole-motors` beside its expert on the plain cart, from the same starts."""
+    for expert in present(_EXPERT, needed=False).values():
+        told = run_episodes(expert, CartPoleSwingUpHarder(), keys)
+        for body, (count, perturbation) in CARTS.items():
+            world = Perturbed(CartPoleMotors(count), perturbation)
+            total = run_episodes(agent.with_motors(count), world, keys).total
+            row = {"agent": _CART, "body": body, "episodes": len(keys)}
+            yield row | {"return": float(total.mean()), "return_told": float(told.total.mean())}
+
+
+def _rewards(agent: Policy, body: _Body, keys: Keys) -> Float[np.ndarray, "R T"]:
+    agent = agent if agent.fixed_outputs else agent.with_motors(body.world.motors)
+    return np.asarray(run_episodes(agent, Perturbed(body.world, body.perturbation), keys).rewards)
+
+
+def _figures(
+    rewards: Float[np.ndarray, "R T"], informed: Float[np.ndarray, "R T"]
+) -> dict[str, Any]:
+    """Return how often a body is at its target, and the return; with `_told`, of who knows the body."""
+    figures: dict[str, Any] = {"episodes": len(rewards)}
+    for of, each in (("", rewards), ("_told", informed)):
+        half = each.shape[1] // 2
+        figures[f"before{of}"] = float(each[:, half - _LAST : half].mean())
+        figures[f"end{of}"] = float(each[:, -_LAST:].mean())
+        figures[f"return{of}"] = float(each.sum(1).mean())
+    return figures
+
+
+def _mean(shares: list[float]) -> str:
+    """Show the mean of some seeds, and half of the interval that Student's t gives it; nothing of none."""
+    if not shares:
+        return ""
+    low, high = mean_interval(np.array(shares))
+    return f"{np.mean(shares):.3f} ± {(high - low) / 2:.3f}"
+
+
+def _share(row: dict[str, Any], figure: str) -> float:
+    """Return a figure divided by that of who knows the body."""
+    return row[figure] / row[f"{figure}_told"]
