@@ -9,7 +9,6 @@ from jaxtyping import Float, Int, UInt8
 
 from sensorium.analysis.style import COLOURS, NOISE, figure, sensor_colours
 from sensorium.analysis.traces import EpisodeTrace
-from sensorium.bridges.open_env import short_name
 from sensorium.evaluation.recovery import Recovery
 from sensorium.terminal import shown
 from sensorium.zoo.comparison import Comparison
@@ -104,7 +103,7 @@ def comparison(path: Path | str, compared: Comparison) -> None:
             compared.random, color=NOISE, linewidth=1.0, linestyle="--", label="random actions"
         )
         axis.set_yticks(list(rows.values()), list(rows))
-        axis.set_title(f"{short_name(compared.env)}: an expert and its twin")
+        axis.set_title(f"{compared.env}: an expert and its twin")
         axis.set_xlabel("mean return, 95% interval")
         axis.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0))
 

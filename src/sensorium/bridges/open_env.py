@@ -66,11 +66,6 @@ class EnvName:
         return cls(identifier, Layout(observe, presence, str(mask)), options)
 
 
-def short_name(env: str) -> str:
-    """Return the name of an environment without its options, for titles."""
-    return env.partition("?")[0]
-
-
 _LAYOUTS = ("entities", "flat")
 
 

@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sensorium.bridges.open_env import short_name
 from sensorium.evaluation.evaluate import Scores, evaluate, fitting_world
 from sensorium.evaluation.statistics import paired_difference
 from sensorium.perturbations import Duplicate, Identity, NoiseChannels, Perturbation, Shuffle
@@ -92,9 +91,7 @@ def score_table(
     Returns:
         A table that fits 80 columns.
     """
-    table = Table(
-        title=f"{rows[0].agent} on {short_name(rows[0].env)}, {rows[0].episodes} episodes"
-    )
+    table = Table(title=f"{rows[0].agent} on {rows[0].env}, {rows[0].episodes} episodes")
     table.add_column("perturbation")
     for column in ("mean ± sd", "95% interval", "IQM", "solved"):
         table.add_column(column, justify="right")

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from sensorium.bridges.open_env import short_name
 from sensorium.evaluation import Scores
 from sensorium.evaluation.statistics import Summary
 from sensorium.perturbations import Identity, Shuffle
@@ -64,7 +63,7 @@ class Comparison:
         if self.different < episodes:
             many += f" ({self.different} different)"
         table = Table(
-            title=f"{short_name(self.env)}, {many}, twin trained in {self.seconds / 60:.1f} min",
+            title=f"{self.env}, {many}, twin trained in {self.seconds / 60:.1f} min",
             caption=f"share: 0% is random actions ({shown(self.random)}), 100% the expert, plain",
         )
         table.add_column("perturbation")
