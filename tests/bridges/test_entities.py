@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sensorium.bridges.observations import EntityObservation
-from sensorium.bridges.open_env import EnvName, open_env
+from sensorium.bridges.open_env import EnvName, open_env, with_options
 from sensorium.bridges.spaces import EntityBox
 from sensorium.bridges.wrappers import PerturbObservation
 from sensorium.errors import ConfigError, SensoriumError, UnknownNameError, WorldError
@@ -157,6 +157,9 @@ def test_options_are_read_as_they_were_written(settings):
     name = f"Any-v0?observe=entities{'&' if text else ''}{text}"
     parsed = EnvName.parse(name)
     assert (parsed.id, parsed.layout.observe, parsed.settings) == ("Any-v0", "entities", settings)
+    changes = {"a": "b&c=d", "variant": "text"}
+    changed = dataclasses.replace(parsed, settings=settings | changes)
+    assert EnvName.parse(with_options(name, **changes)) == changed
 
 
 @given(st.text(max_size=20))

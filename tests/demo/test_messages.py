@@ -76,6 +76,8 @@ def test_any_object_is_read_or_refused(verb, more, changes):
         ('{"do": "set", "changes": {"noise": 1e1}}', "a whole number"),
         ('{"do": "set", "changes": {"speed": true}}', "must be one of"),
         ('{"do": "set", "changes": {"background": "/etc/passwd"}}', "must be one of"),
+        ('{"do": "set", "changes": {"text": "%s"}}' % ("x" * 25), "at most 24 characters"),
+        ('{"do": "set", "changes": {"text": "\\n"}}', "at most 24 characters"),
         ('{"do": "push", "strength": NaN}', "from -1 to 1"),
         ('{"do": "push", "strength": 1e999}', "from -1 to 1"),
         ('{"do": "shuffle", "id": -1}', "'id' must be"),

@@ -14,7 +14,7 @@ from sensorium import envs, recipes, registry
 from sensorium.demo.actors import AgentCatalog
 from sensorium.demo.messages import Controls, Message, unpack
 from sensorium.demo.session import Session
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, SensoriumError
 from sensorium.evaluation import evaluate
 from sensorium.policies import ConvolutionalConfig, Reading, VisionAttentionNeuronConfig
 from sensorium.rollout import make_world
@@ -193,6 +193,8 @@ def test_grey_images_have_patches_but_no_colours(start_in):
     for changes in ({"background": "waves"}, {"modify": "bars"}):
         with pytest.raises(ConfigError, match="no background or colours"):
             session.handle(Message("set", 2, changes))
+    with pytest.raises(ConfigError, match="no variants"):
+        session.handle(Message("set", 2, {"variant": "walls"}))
 
 
 def test_a_visitor_plays_instead_of_the_agent(start_in):
@@ -214,6 +216,36 @@ def test_a_visitor_plays_instead_of_the_agent(start_in):
     session.advance(2)
     with pytest.raises(ConfigError, match="There are 6 actions"):
         session.handle(Message("act", 4, 6))
+
+
+def test_a_visitor_chooses_how_the_world_looks(start_in):
+    pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
+    env = "gym:sensorium/TakeCover-v0?width=160&discrete=true"
+    session = start_in(env, policy=SMALL_VISION)
+    assert session.about()["variants"] == ["plain", "walls", "floor", "text"]
+    session.advance(3)
+    looks = {"plain": look(session)["image"]}
+    own_words = {"variant": "text", "text": ""}
+    for name, changes in {
+        "walls": {"variant": "walls"},
+        "floor": {"variant": "floor", "text": "not shown"},
+        "own words": own_words,
+        "HELLO": {"variant": "text", "text": "HELLO & GOODBYE?"},
+        "back": {"variant": "", "text": ""},
+    }.items():
+        session.handle(Message("set", 1, changes))
+        assert look(session)["agent"]["time"] == 0  # the same start, anew
+        session.advance(3)
+        looks[name] = look(session)["image"]
+    np.testing.assert_array_equal(looks.pop("back"), looks["plain"])
+    names = list(looks)
+    for place, name in enumerate(names):
+        assert not any(np.array_equal(looks[name], looks[other]) for other in names[:place])
+    before = session.controls
+    with pytest.raises(SensoriumError, match="no variant of this world 'wals'; did you mean"):
+        session.handle(Message("set", 2, {"variant": "wals"}))
+    assert session.controls == before
+    session.advance(1)
 
 
 def test_nobody_plays_where_actions_have_no_names(start_in):

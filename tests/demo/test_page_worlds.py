@@ -4,9 +4,11 @@ import dataclasses
 
 import jax
 import numpy as np
+import pytest
 from PIL import Image
 
 from sensorium import recipes
+from sensorium.policies import VisionAttentionNeuronConfig
 from sensorium.zoo import Agent
 from tests.demo.browser import PATIENCE, keep, until
 
@@ -130,6 +132,38 @@ def drop(page, name, kind, data):
         [name, kind, list(data)],
     )
     assert seen == [True, True, False]
+
+
+def test_take_cover_looks_as_a_visitor_likes(serve, chromium, tmp_path):
+    pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
+    small = VisionAttentionNeuronConfig(num_queries=16, top=4, hidden_rows=0)
+    env = "gym:sensorium/TakeCover-v0?width=160&discrete=true"
+    recipe = recipes.find("takecover-attention-agent-recurrent")
+    recipe = dataclasses.replace(recipe, env=env, policy=small)
+    path = tmp_path / "covers.safetensors"
+    Agent(recipe.draw_policy(jax.random.key(0)), recipe, {}).save(path)
+    sign = "f.image.filter((v, i) => i % 3 === 2 && v > 250 && f.image[i - 1] < 5).length > 50"
+    with serve(str(path)) as (_, port), chromium.new_context() as context:
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_function("() => sensorium.drawn > 5")
+        page.set_viewport_size({"width": 360, "height": 780})  # a phone; the agent has a long name
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
+        assert page.locator("#text").is_hidden()
+        page.select_option("#variant", "text")
+        until(page, sign)
+        page.locator("#text").fill("HELLO")
+        page.locator("#text").press("Tab")
+        until(page, "s.text === 'HELLO'")
+        assert "variant=text&text=HELLO" in page.evaluate("() => location.hash")
+        until(page, "f.agent.time > 5")
+        keep(page, "take-cover")
+        page.reload()
+        page.wait_for_function("() => sensorium.state?.text === 'HELLO'")
+        assert page.locator("#text").input_value() == "HELLO"
+        page.click("#undo")
+        until(page, f"s.variant === '' && !({sign})")
 
 
 def test_worlds_that_draw_themselves_and_that_do_not(serve, chromium, tmp_path):

@@ -375,6 +375,8 @@ CHANGES = st.fixed_dictionaries(
         "hidden": st.lists(st.integers(0, 255), max_size=3),
         "background": st.sampled_from(["", "hills", "upload"]),
         "modify": st.sampled_from(["", "bars"]),
+        "variant": st.sampled_from(["", "walls"]),
+        "text": st.sampled_from(["", "HELLO"]),
         "motors": st.lists(st.integers(0, 1), max_size=2),
         "motors_reversed": st.lists(st.integers(0, 1), max_size=2),
         "motors_cut": st.lists(st.integers(0, 1), max_size=2),

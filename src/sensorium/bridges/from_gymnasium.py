@@ -164,6 +164,11 @@ class HostWorld(World):
         return self._facts.note
 
     @property
+    def variants(self) -> tuple[str, ...]:
+        """Other looks of it: what its option `variant` may be, as its metadata say."""
+        return self._facts.variants
+
+    @property
     def on_host(self) -> bool:
         """True: it is simulated in worker processes."""
         return True
@@ -244,6 +249,7 @@ class _Facts:
     steps_per_second: int
     fills_stack: bool
     note: str
+    variants: tuple[str, ...]
     render_mode: str | None
 
 
@@ -299,6 +305,7 @@ def _facts(name: str) -> _Facts:
             steps_per_second=max(round(env.metadata.get("render_fps") or _STEPS_PER_SECOND), 1),
             fills_stack=bool(env.metadata.get("fills_stack")),
             note=str(env.metadata.get("note", "")),
+            variants=tuple(map(str, env.metadata.get("variants") or ())),
             render_mode=_IMAGES if _IMAGES in (env.metadata.get("render_modes") or ()) else None,
         )
     finally:

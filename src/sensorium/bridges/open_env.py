@@ -66,6 +66,15 @@ class EnvName:
         return cls(identifier, Layout(observe, presence, str(mask)), options)
 
 
+def with_options(name: str, **changes: Any) -> str:
+    """Return the name of the same environment with some options changed or added, in JSON."""
+    identifier, mark, text = name.partition("?")
+    options = (_options(name, text) if mark else {}) | changes
+    return f"{identifier}?" + "&".join(
+        f"{key}={json.dumps(value)}" for key, value in options.items()
+    )
+
+
 _LAYOUTS = ("entities", "flat")
 
 

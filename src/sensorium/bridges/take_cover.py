@@ -68,6 +68,7 @@ class TakeCover(gymnasium.Env):
     metadata: ClassVar[dict[str, Any]] = {
         "render_modes": ["rgb_array"],
         "render_fps": _TICS_PER_SECOND,
+        "variants": VARIANTS,
     }
 
     def __init__(

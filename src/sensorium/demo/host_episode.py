@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.open_env import open_env
+from sensorium.bridges.open_env import open_env, with_options
 from sensorium.demo.actors import Actors, ActorTrace, RewiredPolicy
 from sensorium.demo.episode import Episode, Snapshot, resize_carry
 from sensorium.demo.rewiring import Rewired
@@ -24,9 +24,10 @@ _OPENING = threading.Lock()
 class HostEpisode(Episode):
     """An environment for the agent, and one for the baseline."""
 
-    def __init__(self, actors: Actors, world: HostWorld):
-        """Open them."""
-        self._runs = [_HostRun(world, actor) for actor in actors.all()]
+    def __init__(self, actors: Actors, world: HostWorld, look: dict[str, str]):
+        """Open them; `look` as of `Controls`."""
+        name = with_options(world.name, **look) if look else world.name
+        self._runs = [_HostRun(world, actor, name) for actor in actors.all()]
         self._played = -1
 
     def reset(self, seed: int, rewired: Rewired) -> None:
@@ -76,10 +77,10 @@ class HostEpisode(Episode):
 class _HostRun:
     """One of the two in an environment of its own."""
 
-    def __init__(self, world: HostWorld, actor: RewiredPolicy):
+    def __init__(self, world: HostWorld, actor: RewiredPolicy, name: str):
         self.world, self.actor = world, actor
         with _OPENING:
-            self.env = open_env(world.name, render_mode=world.render_mode)
+            self.env = open_env(name, render_mode=world.render_mode)
         self._draws = world.render_mode is not None
 
     def reset(self, seed: int, key: Key, rewired: Rewired) -> None:

@@ -28,6 +28,8 @@ from sensorium.serialisation import format_json, parse_json
 
 LONGEST_TEXT = 4096
 """Characters of a message."""
+LONGEST_SIGN = 24
+"""Characters of the words that a world shows."""
 MOST_NOISE = 50
 MOST_COPIES = 3
 MOST_MOTORS = 256
@@ -72,6 +74,10 @@ class Controls:
     """One of `BACKGROUNDS`."""
     modify: str = ""
     """One of `CHANGES`."""
+    variant: str = ""
+    """How the world looks: one of `World.variants`; its own look if empty."""
+    text: str = ""
+    """What the variant `text` shows, and no other; its own words if empty."""
     motors: tuple[int, ...] = ()
     """The motor that each output of the agent is wired to; none if each is to its own."""
     motors_reversed: tuple[int, ...] = ()
@@ -81,6 +87,12 @@ class Controls:
     speed: float = 1.0
     """One of `SPEEDS`."""
     paused: bool = False
+
+    @property
+    def look(self) -> dict[str, str]:
+        """Return what is set of the options that decide how a world looks."""
+        look = {"variant": self.variant, "text": self.text if self.variant == "text" else ""}
+        return {option: chosen for option, chosen in look.items() if chosen}
 
 
 class Message(NamedTuple):
@@ -201,6 +213,19 @@ def _name(field: str, value: Any) -> str:
     return value
 
 
+def _words(most: int) -> _Check:
+    def check(field: str, value: Any) -> str:
+        if (
+            not isinstance(value, str)
+            or len(value) > most
+            or not (value == "" or value.isprintable())
+        ):
+            raise MessageError(f"{field!r} must be a text of at most {most} characters.")
+        return value
+
+    return check
+
+
 def _strength(field: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not -1 <= value <= 1:
         raise MessageError(f"{field!r} must be a number from -1 to 1.")
@@ -232,6 +257,8 @@ _FIELDS: dict[str, _Check] = {
     "hidden": _numbers(256),
     "background": _one_of(BACKGROUNDS),
     "modify": _one_of(CHANGES),
+    "variant": _words(100),
+    "text": _words(LONGEST_SIGN),
     "motors": _row(MOST_MOTORS),
     "motors_reversed": _numbers(MOST_MOTORS),
     "motors_cut": _numbers(MOST_MOTORS),

@@ -20,7 +20,7 @@ from sensorium.demo.rewiring import (
     RewiredSensors,
     SensorRewiring,
 )
-from sensorium.errors import ConfigError
+from sensorium.errors import ConfigError, did_you_mean
 from sensorium.policies import Policy
 from sensorium.rollout import by_kind
 from sensorium.terminal import significant
@@ -47,15 +47,11 @@ class Session:
         self._catalog = catalog
         self._actors = catalog.actors(controls.agent)
         self._rewiring = self._actors.rewiring
-        self._rewiring.check(controls)
+        self._world = self._actors.world
+        self._check(controls)
         self.controls = controls
         self._upload: UInt8[np.ndarray, "H W 3"] | None = None
-        self._world = self._actors.world
-        self._episode: Episode = by_kind(
-            self._world,
-            lambda _: DeviceEpisode(self._actors),
-            lambda host: HostEpisode(self._actors, host),
-        )
+        self._episode = self._open(controls)
         self.episode = 0
         """Number of the episode, from 1."""
         self.handled = handled
@@ -153,6 +149,7 @@ class Session:
             "solved": solved if math.isfinite(solved) else None,
             "failure": world.failure,
             "can_be_pushed": world.can_be_pushed,
+            "variants": list(world.variants),
             "actions": list(self._episode.actions),
             "motors": _few(world.motor_names),
             "fixed_outputs": actors.agent.policy.fixed_outputs,
@@ -219,6 +216,23 @@ class Session:
         """Free what it holds."""
         self._episode.close()
 
+    def _check(self, controls: Controls) -> None:
+        """Raise ConfigError if the policy or the world does not fit the controls."""
+        self._rewiring.check(controls)
+        offered = self._world.variants
+        if controls.variant and not offered:
+            raise ConfigError("This world has no variants.")
+        if controls.variant not in ("", *offered):
+            raise did_you_mean("variant of this world", controls.variant, offered)
+
+    def _open(self, controls: Controls) -> Episode:
+        """Open the world as the controls have it look."""
+        return by_kind(
+            self._world,
+            lambda _: DeviceEpisode(self._actors),
+            lambda host: HostEpisode(self._actors, host, controls.look),
+        )
+
     def _choose_drawing(self) -> str:
         """Choose how the page draws the world: its images, its pose, what the world renders, or nothing."""
         if isinstance(self._rewiring, ImageRewiring):
@@ -238,8 +252,10 @@ class Session:
         controls = messages.change(self.controls, changes)
         if controls.agent != self.controls.agent:
             return begin(self._catalog, self.controls, changes)
-        self._rewiring.check(controls)
-        before, self.controls = self.controls, controls
+        self._check(controls)
+        before = self.controls
+        episode = self._open(controls) if controls.look != before.look else self._episode
+        self.controls = controls
         if controls.wiring != before.wiring or controls.every != before.every:
             self._reshuffles = self._age = 0
         inputs = num_sensors_of(self._rewiring.inputs(self._rewired))
@@ -247,7 +263,10 @@ class Session:
         after = num_sensors_of(self._rewiring.inputs(self._rewired))
         if inputs is not None and after is not None and inputs != after:
             self._episode.resize(self._rewired, inputs, after)
-        if controls.seed != before.seed:
+        if controls.look != before.look:
+            self._episode.close()
+            self._episode = episode
+        if controls.look != before.look or controls.seed != before.seed:
             self._begin()
         return self
 

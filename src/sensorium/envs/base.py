@@ -105,6 +105,11 @@ class World(abc.ABC):
         return True
 
     @property
+    def variants(self) -> tuple[str, ...]:
+        """Other looks that the demo offers; one called `text` shows words of the visitor's own."""
+        return ()
+
+    @property
     def solved_return(self) -> float:
         """A return from which on an episode counts as solved; infinity if none is set."""
         return math.inf

@@ -20,6 +20,7 @@ const PRESETS = {
   racing: { ...NO_CHANGES, agent: "carracing-attention-agent" },
   puzzle: { ...NO_CHANGES, agent: "carracing-pi", wiring: 7 },
   pong: { ...NO_CHANGES, agent: "pong-pi", wiring: 7 },
+  doom: { ...NO_CHANGES, agent: "takecover-attention-agent-recurrent" },
   thrusters: { ...NO_CHANGES, agent: "thrusters-motors" },
   arm: { ...NO_CHANGES, agent: "arm-motors" },
 };
@@ -83,6 +84,7 @@ function layOut(next) {
   for (const field of document.querySelectorAll("[data-for]")) {
     const { for: what } = field.dataset;
     field.hidden = (what === "image" && !image) || (what === "colour" && !about.in_colour)
+      || (what === "variants" && !about.variants.length)
       || (what === "sensors" && !(sensors && about.any_number));
   }
   $("channels").hidden = !sensors;
@@ -92,6 +94,7 @@ function layOut(next) {
   const motorsFirst = sensors && about.motors.length > about.sensors.length;
   layOutMotors(motorsFirst);
   layOutPlay();
+  $("variant").replaceChildren(...about.variants.map((name) => new Option(name, name)));
   $("agent-name").textContent = about.agent;
   $("scene").hidden = about.drawing === "none";
   $("no-view").hidden = about.drawing !== "none";
@@ -207,6 +210,9 @@ function show(now) {
     if (document.activeElement !== $(name)) $(name).value = name === "every" && !now.every ? "" : now[name];
   }
   $("background").querySelector("[value=upload]").disabled = now.background !== "upload";
+  $("variant").value = now.variant || about.variants[0];
+  $("text-field").hidden = now.variant !== "text";
+  if (document.activeElement !== $("text")) $("text").value = now.text;
   $("noise-now").textContent = now.noise;
   $("occlude-now").textContent = `${now.occlude} %`;
   $("pause").textContent = now.paused ? "Resume" : "Pause";
@@ -353,6 +359,8 @@ for (const name of ["copies", "speed"]) {
 for (const name of ["background", "modify"]) {
   $(name).onchange = (event) => set({ [name]: event.target.value }, describeChoice(event.target));
 }
+$("variant").onchange = (event) => set({ variant: event.target.value }, describeChoice(event.target));
+$("text").onchange = (event) => set({ text: event.target.value }, event.target.value ? "Your text is shown." : "The text is its own.");
 for (const name of ["noise", "occlude"]) {
   $(name).oninput = (event) => {
     $(`${name}-now`).textContent = event.target.value + (name === "occlude" ? " %" : "");

@@ -1,11 +1,12 @@
 // All controls as the fragment of the address: a link that can be shared.
 
-const LISTS = ["cut", "hidden", "motors", "motors_reversed", "motors_cut"], WORDS = ["agent", "background", "modify"];
+const LISTS = ["cut", "hidden", "motors", "motors_reversed", "motors_cut"], WORDS = ["agent", "background", "modify", "variant", "text"];
 
 export const OWN_WIRES = { motors: [], motors_reversed: [], motors_cut: [] };
 
 export const OWN_OBSERVATION = {
   wiring: 0, every: 0, noise: 0, copies: 1, cut: [], occlude: 0, hidden: [], background: "", modify: "",
+  variant: "", text: "",
 };
 
 export const NO_CHANGES = { ...OWN_OBSERVATION, ...OWN_WIRES };
