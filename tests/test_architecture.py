@@ -23,7 +23,7 @@ SOURCE = Path(sensorium.__file__).parent
 # Each may import what stands before it, and itself
 LAYERS = [
     {"types", "errors"},
-    {"serialisation", "registry", "seeding", "gymnasium_ids"},
+    {"serialisation", "registry", "seeding", "gymnasium_ids", "world_names"},
     {"terminal"},
     {"layers"},
     {"policies", "perturbations"},

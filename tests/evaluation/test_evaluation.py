@@ -18,7 +18,7 @@ from sensorium.evaluation import (
 )
 from sensorium.evaluation.recovery import ShuffleOnce
 from sensorium.perturbations import Duplicate, Identity, Shuffle
-from sensorium.policies import FeedForwardConfig
+from sensorium.policies import FeedForwardConfig, MotorNeuronsConfig
 from sensorium.rollout import EngineConfig, make_world
 from sensorium.zoo import load
 
@@ -156,3 +156,14 @@ def test_shuffle_once_never_draws_the_natural_order():
     for seed in range(50):
         order = perturbation.init(jax.random.key(seed), 2).order
         assert order.tolist() == [1, 0]
+
+
+def test_agents_with_motor_neurons_act_on_as_many_motors_as_there_are():
+    policy = MotorNeuronsConfig(hidden_size=4).build(5, 8, jax.random.key(0))
+    scores = evaluate(policy, "Thrusters?motors=11&least=11", episodes=4)
+    assert scores.env == "Thrusters?motors=11&least=11"
+    same = evaluate(policy.with_motors(11), scores.env, episodes=4)
+    np.testing.assert_array_equal(scores.returns, same.returns)
+    fixed = FeedForwardConfig().build(5, 8, jax.random.key(0))
+    with pytest.raises(ConfigError, match=r"has 8 action.* takes 11"):
+        evaluate(fixed, scores.env, episodes=4)

@@ -15,7 +15,6 @@ Such as `highway_env:highway-v0?observe=entities&presence=0&config={"observation
 
 import dataclasses
 import functools
-import json
 from typing import Any
 
 import gymnasium
@@ -26,6 +25,7 @@ from sensorium.bridges.observations import Layout, lay_out
 from sensorium.bridges.spaces import check_spaces
 from sensorium.errors import ConfigError, SensoriumError, did_you_mean
 from sensorium.registry import find_modules_here
+from sensorium.world_names import split_options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +47,7 @@ class EnvName:
             ConfigError: Options are not of the form `name=value`, or do not go together.
             UnknownNameError: There is no such way to observe.
         """
-        identifier, mark, text = name.partition("?")
-        options = _options(name, text) if mark else {}
+        identifier, options = split_options(name)
         observe = options.pop("observe", "")
         presence, mask = options.pop("presence", None), options.pop("mask", "")
         if observe not in ("", *_LAYOUTS):
@@ -66,47 +65,7 @@ class EnvName:
         return cls(identifier, Layout(observe, presence, str(mask)), options)
 
 
-def with_options(name: str, **changes: Any) -> str:
-    """Return the name of the same environment with some options changed or added, in JSON."""
-    identifier, mark, text = name.partition("?")
-    options = (_options(name, text) if mark else {}) | changes
-    return f"{identifier}?" + "&".join(
-        f"{key}={json.dumps(value)}" for key, value in options.items()
-    )
-
-
 _LAYOUTS = ("entities", "flat")
-
-
-def _options(name: str, text: str) -> dict[str, Any]:
-    """Read what stands behind the `?` of a name."""
-    options: dict[str, Any] = {}
-    start = 0
-    while start <= len(text):
-        key, equals, _ = text[start:].partition("=")
-        if not equals or not key.isidentifier():
-            raise ConfigError(
-                f"{name}: behind ? stand options of the form name=value, joined by &, not {key!r}."
-            )
-        if key in options:
-            raise ConfigError(f"{name}: the option {key} is there twice.")
-        options[key], end = _value(name, text, start + len(key) + 1)
-        start = end + 1
-    return options
-
-
-def _value(name: str, text: str, start: int) -> tuple[Any, int]:
-    """Read a value in JSON, which may hold &, or plain text up to the next &; return where it ends, too."""
-    try:
-        value, end = json.JSONDecoder().raw_decode(text, start)
-        if text[end : end + 1] in ("", "&"):
-            return value, end
-    except (ValueError, RecursionError):
-        pass
-    plain = text[start:].partition("&")[0]
-    if plain[:1] in ("{", "["):
-        raise ConfigError(f"{name}: {text[start:]} is no JSON.")
-    return plain, start + len(plain)
 
 
 def open_env(

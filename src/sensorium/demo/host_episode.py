@@ -8,12 +8,13 @@ import numpy as np
 from jaxtyping import UInt8
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.open_env import open_env, with_options
+from sensorium.bridges.open_env import open_env
 from sensorium.demo.actors import Actors, ActorTrace, RewiredPolicy
 from sensorium.demo.episode import Episode, Snapshot, resize_carry
 from sensorium.demo.rewiring import Rewired
 from sensorium.seeding import key_of
 from sensorium.types import Key
+from sensorium.world_names import with_options
 
 LOG = logging.getLogger("sensorium.demo")
 

@@ -40,6 +40,16 @@ from sensorium.types import (
 StepResult = tuple[Sensed, PyTree, Scalar, Flag, Flag, dict[str, Any]]
 
 
+MOST_MOTORS = 10_000
+"""That a world may be asked for."""
+
+
+def check_motors(count: int) -> None:
+    """Raise ConfigError unless a world can have so many motors."""
+    if not 1 <= count <= MOST_MOTORS:
+        raise ConfigError(f"A world has 1 to {MOST_MOTORS:,} motors, not {count}.")
+
+
 class World(abc.ABC):
     """The facts about a world, wherever it runs; what is not abstract has a default."""
 
@@ -155,6 +165,8 @@ class Environment(World):
 
     id: ClassVar[str]
     """Name in `sensorium.envs.make`."""
+    options: ClassVar[tuple[str, ...]] = ()
+    """Which of its fields may stand behind that name: `"Thrusters?motors=64&least=64"`."""
 
     @property
     def observation_shape(self) -> tuple[int, ...]:

@@ -3,13 +3,15 @@
 import abc
 import dataclasses
 from functools import partial
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from sensorium.envs.base import Environment
+from sensorium.envs.base import Environment, check_motors
+from sensorium.errors import ConfigError
 from sensorium.types import Action, Keys, PyTree
 
 
@@ -24,7 +26,14 @@ class Body(Environment):
     smooth: bool = False
     """Whether it pays the reward of training."""
 
+    options: ClassVar[tuple[str, ...]] = ("motors", "least")
     steps_per_second = 10
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError if there are too many or no motors, or more connected than there are."""
+        check_motors(self.motors)
+        if not 1 <= self.least <= self.motors:
+            raise ConfigError(f"Of {self.motors} motors at least {self.least} cannot be connected.")
 
     @property
     def num_actions(self) -> int:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, UInt8
 
-from sensorium.envs.base import Environment
+from sensorium.envs.base import Environment, check_motors
 from sensorium.envs.drawing import draw_cartpole
 from sensorium.seeding import stream
 from sensorium.types import Action, Flag, Key, Observation, Scalar
@@ -204,6 +204,11 @@ class CartPoleMotors(CartPoleSwingUpHarder):
     """M."""
 
     id = "CartPoleMotors"
+    options = ("motors",)
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError if there are too many or no motors."""
+        check_motors(self.motors)
 
     @property
     def num_actions(self) -> int:  # type: ignore[override]

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int, UInt8
 
 from sensorium.envs.body import Body
 from sensorium.envs.drawing import draw_thrusters
+from sensorium.errors import ConfigError
 from sensorium.types import Action, Flag, Key, Observation, Scalar
 
 _JUMP = 100  # steps, after which the target is elsewhere
@@ -91,10 +92,17 @@ class Thrusters(Body):
     """The share of the thrust that is left of the step before."""
 
     id = "Thrusters"
+    options = ("motors", "least", "one_sided", "lag")
     drawing = "thrusters"
     num_sensors = 5
     sensor_names = ("x", "y", "velocity x", "velocity y", "angular velocity")
     max_steps = 2 * _JUMP
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError too if all of the thrust would be left for ever."""
+        super().__post_init__()
+        if not 0 <= self.lag < 1:
+            raise ConfigError(f"lag is a share, from 0 to less than 1, not {self.lag:g}.")
 
     @property
     def default_params(self) -> ThrustersParams:

@@ -82,7 +82,7 @@ def as_shown(policy: Policy, perturbation: Perturbation) -> Perturbation:
 def fitting_world(policy: Policy, env: str, perturbation: Perturbation, name: str = "") -> World:
     """Make the world that an agent is scored in; ConfigError if it does not work in it."""
     world = make_world(env, as_shown(policy, perturbation))
-    if policy.num_actions != world.num_actions:
+    if policy.fixed_outputs and policy.num_actions != world.num_actions:
         raise ConfigError(
             f"{name or 'The agent'} has {policy.num_actions} action(s), but {env} takes "
             f"{world.num_actions}."
@@ -125,7 +125,7 @@ def evaluate(
     """
     perturbation = perturbation or Identity()
     world = fitting_world(policy, env, perturbation, name)
-    policy = policy.with_code_scale(perturbation.code_scale)
+    policy = policy.with_motors(world.num_actions).with_code_scale(perturbation.code_scale)
     keys = evaluation_keys(seed, episodes)
     with contextlib.ExitStack() as stack:
         if isinstance(engine, Engine):

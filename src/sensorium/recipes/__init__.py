@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sensorium.envs import WORLDS
+from sensorium.envs import is_world, make
 from sensorium.errors import ConfigError, SensoriumError, did_you_mean
 from sensorium.recipes import ant, car_racing, cartpole, motors, pong, take_cover
 from sensorium.recipes.recipe import STAGE
@@ -33,7 +33,7 @@ def baseline(env: str) -> Recipe | None:
     is none.
     """
     for recipe in RECIPES.values():
-        twin = WORLDS[recipe.env]().host_twin if recipe.env in WORLDS else None
+        twin = make(recipe.env).host_twin if is_world(recipe.env) else None
         if env in (recipe.env, twin):
             policy = recipe.outline()
             if policy.fixed_inputs and policy.fixed_outputs:

@@ -9,7 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from sensorium.envs import WORLDS, World
+from sensorium.envs import World, is_world, make
 from sensorium.errors import (
     ConfigError,
     SensoriumError,
@@ -117,7 +117,8 @@ class Recipe:
     stages: tuple[Stage, ...]
     """How it is trained, one after the other."""
     env: str = "CartPoleSwingUpHarder"
-    """The world: one of `sensorium.envs.WORLDS`, or `gym:` and the id of a Gymnasium environment."""
+    """The world: one of `sensorium.envs.WORLDS`, or `gym:` and the id of a Gymnasium environment; either may
+    have options."""
     seed: int = 0
     """Of all random numbers; any whole number from 0 on."""
 
@@ -215,8 +216,8 @@ class Recipe:
     def to_json(self) -> dict[str, Any]:
         """Convert to JSON values; every part has its kind, and `needs` names the modules of foreign ones."""
         parts = {type(part) for part in parts_of(self)}
-        if self.env in WORLDS:
-            parts.add(WORLDS[self.env])
+        if is_world(self.env):
+            parts.add(type(make(self.env)))
         needs = sorted({home for part in parts if (home := home_of(part))})
         return encode(self) | ({_NEEDS: needs} if needs else {})
 

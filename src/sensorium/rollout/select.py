@@ -13,7 +13,7 @@ from sensorium.bridges import bullet
 from sensorium.bridges.advised import Advised, EnvExpert
 from sensorium.bridges.from_gymnasium import HostWorld, make_host_world
 from sensorium.bridges.open_env import EnvName, env_ids
-from sensorium.envs import WORLDS, Environment, Perturbed, World, make
+from sensorium.envs import WORLDS, Environment, Perturbed, World, is_world, make
 from sensorium.errors import ConfigError, UnknownNameError, check_counts, did_you_mean
 from sensorium.perturbations import Perturbation
 from sensorium.rollout.acting import Actor
@@ -61,8 +61,8 @@ def make_world(
     """Build a world, on the device or on the host.
 
     Args:
-        name: A world of `sensorium.envs`, or `gym:` and the id of a Gymnasium environment, perhaps with
-            options (see `sensorium.bridges.open_env`).
+        name: A world of `sensorium.envs`, or `gym:` and the id of a Gymnasium environment; perhaps with
+            options (see `Environment.options` and `sensorium.bridges.open_env`).
         perturbation: Of its observations; None for nothing.
         training_reward: Pay the reward that agents are trained with, where there is one for that.
 
@@ -72,7 +72,7 @@ def make_world(
         ConfigError: It is a Gymnasium environment with spaces that agents cannot work with, or has
             no reward of its own for training.
     """
-    if name in WORLDS:
+    if is_world(name):
         return make(name, perturbation, training=training_reward)
     if not _is_of_gymnasium(name):
         raise _unknown_world(name)
@@ -101,8 +101,7 @@ def _unknown_world(name: str) -> UnknownNameError:
         right = _ON_HOST + meant + mark + options
         return UnknownNameError(f"There is no world {name!r}; did you mean {right!r}?")
     if meant in WORLDS:
-        note = "options are of Gymnasium's environments" if mark else ""
-        return did_you_mean("world", name, [meant], note)
+        return did_you_mean("world", name, [meant + mark + options])
     known = {each.casefold(): each for each in (*WORLDS, *ids)}
     near = difflib.get_close_matches(meant.casefold(), known, n=3)
     if near:
@@ -119,9 +118,11 @@ def check_world_name(name: str) -> None:
     """Raise UnknownNameError if `name` is neither a registered world nor one on the host; open nothing.
 
     Raises:
-        ConfigError: Its options do not go together.
+        ConfigError: Its options do not fit it, or do not go together.
     """
-    if name not in WORLDS:
+    if is_world(name):
+        make(name)
+    else:
         EnvName.parse(name)
         if not name.startswith(_ON_HOST):
             raise _unknown_world(name)
