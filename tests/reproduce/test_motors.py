@@ -28,13 +28,14 @@ def test_shares_of_the_told_controller_beside_rivals(tmp_path):
     for name, bodies in BODIES.items():
         assert (tmp_path / f"{name}.png").stat().st_size > 10_000
         for body in bodies:
-            assert {(of, body.name) for of in (name, *RIVALS[name])} <= set(rows)
+            assert {(of, body.name) for of in (name, *RIVALS.get(name, {}))} <= set(rows)
     for body in CARTS:
         row = rows.pop(("cartpole-motors", body))
         assert 0 < row["return"] < 300
         assert row["return_told"] > 0
     for row in rows.values():
-        assert row["before_told"] > 0.95, row
+        # Three to eight motors that only push cannot hold most bodies, whatever is known
+        assert row["before_told"] > (0.2 if row["agent"].endswith("one-sided") else 0.95), row
         assert 0 <= row["end"] <= 1
     assert set(LEARNT_RIVALS["thrusters-motors"]) == {"thrusters-fnn", "thrusters-lstm"}
     # One that knows motors by their places acts on no more of them than it was built for

@@ -43,6 +43,13 @@ LSTM = dataclasses.replace(
     summary="A baseline with an LSTM, whose inputs are the readings and the previous action.",
     policy=RecurrentConfig(),
 )
+ONE_SIDED = dataclasses.replace(
+    THRUSTERS,
+    name="thrusters-motors-one-sided",
+    summary="Thrusters that only push, and go on pushing for a while; sensors in their places.",
+    env="Thrusters?motors=12&least=6&one_sided=true&lag=0.5",
+    stages=(THRUSTERS.last.changed(generations=60),),
+)
 _IMITATION = DaggerConfig(
     num_envs=128,
     num_batches=60,
@@ -103,4 +110,4 @@ ARM = Recipe(
         ),
     ),
 )
-RECIPES = (THRUSTERS, FNN, LSTM, UNNAMED, ARM, CARTPOLE)
+RECIPES = (THRUSTERS, ONE_SIDED, FNN, LSTM, UNNAMED, ARM, CARTPOLE)

@@ -51,8 +51,16 @@ _OF_THRUSTERS = (
     _Body("64 motors", Thrusters(motors=64, least=64), Identity()),
     _Body("64, rewired", Thrusters(motors=64, least=64), RewireMotors(100, signed=True)),
 )
+_PUSHING = Thrusters(one_sided=True, lag=0.5)
+_TWELVE_PUSHING = Thrusters(motors=12, least=12, one_sided=True, lag=0.5)
 BODIES: Mapping[str, tuple[_Body, ...]] = {
     "thrusters-motors": _OF_THRUSTERS,
+    "thrusters-motors-one-sided": (
+        _Body("3 to 8 that only push, with lag", _PUSHING, Identity()),
+        _Body("the same, rewired", _PUSHING, RewireMotors(100, signed=True)),
+        _Body("12 that only push, with lag", _TWELVE_PUSHING, Identity()),
+        _Body("the 12, rewired", _TWELVE_PUSHING, RewireMotors(100, signed=True)),
+    ),
     "thrusters-motors-unnamed": (
         _Body("3 to 8 motors", Thrusters(), Shuffle()),
         _Body("3 more sensors of noise", Thrusters(), compose(_NOISE, Shuffle())),
@@ -109,7 +117,7 @@ def motors(episodes: int, seed: int, out: Path) -> Result:
     keys, rows = evaluation_keys(seed, episodes), []
     for name, policy in present(*BODIES).items():
         learnt = present(*LEARNT_RIVALS.get(name, ()), needed=False)
-        agents = {name: policy, **learnt, **RIVALS[name]}
+        agents = {name: policy, **learnt, **RIVALS.get(name, {})}
         curves: dict[str, dict[str, Float[np.ndarray, " T"]]] = {}
         for body in BODIES[name]:
             informed = np.asarray(body.world.best_rewards(keys))
