@@ -21,6 +21,8 @@ def split_options(name: str) -> tuple[str, dict[str, Any]]:
 
 def with_options(name: str, **changes: Any) -> str:
     """Return the name of the same world with some options changed or added, in JSON."""
+    if not changes:
+        return name
     identifier, options = split_options(name)
     options |= changes
     return f"{identifier}?" + "&".join(

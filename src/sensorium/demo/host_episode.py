@@ -27,7 +27,7 @@ class HostEpisode(Episode):
 
     def __init__(self, actors: Actors, world: HostWorld, look: dict[str, str]):
         """Open them; `look` as of `Controls`."""
-        name = with_options(world.name, **look) if look else world.name
+        name = with_options(world.name, **look)
         self._runs = [_HostRun(world, actor, name) for actor in actors.all()]
         self._played = -1
 

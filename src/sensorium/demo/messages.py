@@ -215,11 +215,7 @@ def _name(field: str, value: Any) -> str:
 
 def _words(most: int) -> _Check:
     def check(field: str, value: Any) -> str:
-        if (
-            not isinstance(value, str)
-            or len(value) > most
-            or not (value == "" or value.isprintable())
-        ):
+        if not isinstance(value, str) or len(value) > most or not value.isprintable():
             raise MessageError(f"{field!r} must be a text of at most {most} characters.")
         return value
 

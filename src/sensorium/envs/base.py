@@ -40,14 +40,13 @@ from sensorium.types import (
 StepResult = tuple[Sensed, PyTree, Scalar, Flag, Flag, dict[str, Any]]
 
 
-MOST_MOTORS = 10_000
-"""That a world may be asked for."""
+_MOST_MOTORS = 10_000  # in the name of a world
 
 
 def check_motors(count: int) -> None:
     """Raise ConfigError unless a world can have so many motors."""
-    if not 1 <= count <= MOST_MOTORS:
-        raise ConfigError(f"A world has 1 to {MOST_MOTORS:,} motors, not {count}.")
+    if not 1 <= count <= _MOST_MOTORS:
+        raise ConfigError(f"A world has 1 to {_MOST_MOTORS:,} motors, not {count}.")
 
 
 class World(abc.ABC):
@@ -116,7 +115,7 @@ class World(abc.ABC):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Other looks that the demo offers; one called `text` shows words of the visitor's own."""
+        """Names of other looks that the user of the demo can choose; `text` shows what the user types."""
         return ()
 
     @property

@@ -210,7 +210,10 @@ def _rewards(agent: Policy, body: _Body, keys: Keys) -> Float[np.ndarray, "R T"]
 def _figures(
     rewards: Float[np.ndarray, "R T"], informed: Float[np.ndarray, "R T"]
 ) -> dict[str, Any]:
-    """Return how often a body is at its target, and the return; with `_told`, of who knows the body."""
+    """Compute the shares of steps at the target, before it jumps and at the end, and the return.
+
+    Keys that end in `_told` are those of the controller that knows the body.
+    """
     figures: dict[str, Any] = {"episodes": len(rewards)}
     for of, each in (("", rewards), ("_told", informed)):
         half = each.shape[1] // 2
@@ -229,5 +232,5 @@ def _mean(shares: list[float]) -> str:
 
 
 def _share(row: dict[str, Any], figure: str) -> float:
-    """Return a figure divided by that of who knows the body."""
+    """Divide a figure by that of the controller that knows the body."""
     return row[figure] / row[f"{figure}_told"]
