@@ -41,9 +41,14 @@ def test_what_is_no_wad_is_refused_or_harmless(content):
 
 
 def test_settings_that_are_not_there_are_refused():
-    wad = write_wad(b"PWAD", [("TEXTMAP", b"heightceiling = 104;")])
-    changed = with_settings(wad, {"heightceiling": (104, 404)})
-    assert read_wad(changed) == [("TEXTMAP", b"heightceiling = 404;")]
+    wad = write_wad(b"PWAD", [("MAP01", b""), ("TEXTMAP", b"heightceiling = 104;")])
+    changed = with_settings(wad, {"heightceiling": (104, 404)}, {})
+    assert read_wad(changed) == [
+        ("MAP01", b""),
+        ("TEXTMAP", b"heightceiling = 404;"),
+        ("MAP02", b""),
+        ("TEXTMAP", b"heightceiling = 104;"),
+    ]
     with pytest.raises(ConfigError, match="heightceiling of 100"):
         with_settings(wad, {"heightceiling": (100, 404)})
 
@@ -143,7 +148,7 @@ def shown_in(variant, steps=3):
 
 
 def test_variants_change_what_they_are_named_after():
-    plain, walls, floor, text = (shown_in(variant) for variant in game.VARIANTS)
+    plain, walls, floor, text = map(shown_in, game.OF_THE_PAPER)
     above, below = np.s_[:28], np.s_[50:80]
     assert (walls[above] != plain[above]).any(-1).mean() > 0.5
     np.testing.assert_array_equal(walls[below], plain[below])
@@ -155,6 +160,26 @@ def test_variants_change_what_they_are_named_after():
     long = shown_in("text&text=A SENTENCE THAT IS LONGER THAN THE BOX")
     rows, columns = np.nonzero((long != plain).any(-1))
     assert 26 < columns.min() < columns.max() < 70
+
+
+def test_floors_and_walls_are_drawn_for_each_episode():
+    env = open_env(f"{QUICK}&variant=drawn")
+    first = [env.reset(seed=seed)[0] for seed in range(6)]
+    again = [env.reset(seed=seed)[0] for seed in range(6)]
+    env.close()
+    np.testing.assert_array_equal(first, again)
+    floors = {shown[50:80].tobytes() for shown in first}
+    assert len(floors) == 6
+    assert len({shown[:28].tobytes() for shown in first}) > 1
+
+
+def test_what_is_drawn_is_not_what_the_paper_tests_with():
+    maps = game._maps("drawn", "")
+    floors = {changes["texturefloor"][1].strip('"') for changes in maps}
+    assert len(floors) == len(maps) > 200
+    assert floors <= set(game._flats()) - {game.OTHER_FLOOR, "F_SKY1"}
+    assert {changes["heightceiling"][1] for changes in maps} == set(game.DRAWN_CEILINGS)
+    assert max(game.DRAWN_CEILINGS) < game.OTHER_CEILING
 
 
 def test_balls_are_where_the_boxes_say():
@@ -185,6 +210,7 @@ def test_balls_are_where_the_boxes_say():
         ("discrete=maybe", "discrete .* true or false"),
         ("boxes=3", "boxes .* true or false"),
         ("variant=floor&flat=GRAS1", "did you mean 'GRASS1'"),
+        ("variant=floor&flat=F1_START", "no flat of Freedoom 'F1_START'"),
     ],
 )
 def test_wrong_options_are_one_sentence(options, sentence):

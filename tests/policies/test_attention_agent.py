@@ -85,14 +85,11 @@ def test_training_starts_from_an_agent_of_other_places(top):
         fit_start(shipped, larger, larger.last)
 
 
-def test_a_reader_reads_all_patches_and_a_small_picture(key):
+def test_a_reader_reads_all_patches(key):
     policy = AttentionAgentConfig(reader_size=8, hidden_size=4).build(SPEC, 3, key)
     image = jax.random.randint(key, SPEC, 0, 256).astype(jnp.uint8)
     features, memory, trace = policy.encode(image, policy.initial_carry(SPEC))
-    importance, small = features[:529], features[529:]
-    np.testing.assert_allclose(importance, np.log(trace.attention[0] + 0.05) / 2, rtol=1e-5)
-    expected = np.asarray(image, float).reshape(12, 8, 24, 4, 3).mean((1, 3, 4)) / 127.5 - 1
-    np.testing.assert_allclose(small, expected.reshape(-1), atol=1e-5)
+    np.testing.assert_allclose(features, np.log(trace.attention[0] + 0.05) / 2, rtol=1e-5)
     gradient = jax.grad(lambda policy: policy.step(image, memory)[0].sum())(policy)
     assert all(
         np.abs(leaf).max() > 0 for leaf in jax.tree.leaves((gradient.look.key, gradient.reader))
@@ -100,10 +97,27 @@ def test_a_reader_reads_all_patches_and_a_small_picture(key):
     few = policy.with_top(3)
     assert few.num_attended == 3
     np.testing.assert_array_equal(few.step(image, memory)[0], policy.step(image, memory)[0])
-    with pytest.raises(ConfigError, match="reads 817 numbers of an image; 64 x 64 pixels make"):
+    with pytest.raises(ConfigError, match="reads 529 patches; 64 x 64 pixels make 225"):
         policy.initial_carry((64, 64, 3))
-    with pytest.raises(ObservationError, match="64 x 64 pixels make"):
+    with pytest.raises(ObservationError, match="64 x 64 pixels make 225"):
         policy(np.zeros((64, 64, 3), np.uint8), memory)
+
+
+@pytest.mark.parametrize("settings", [{}, {"reader_size": 8}])
+def test_its_memory_may_receive_the_previous_action(settings, key):
+    policy = AttentionAgentConfig(action_feedback=True, **settings).build(SPEC, (3,), key)
+    image = jax.random.randint(key, SPEC, 0, 256).astype(jnp.uint8)
+    _, carry = policy(image, policy.initial_carry(SPEC))
+    after = [policy.after_action(carry, jnp.eye(3)[option]) for option in range(3)]
+    outputs = [np.asarray(policy(image, carry)[0]) for carry in after]
+    assert not np.allclose(outputs[0], outputs[1])
+    for top in (4, 20):  # what receives it stays where places come and go
+        fitted = policy.with_top(top)
+        weights = fitted.lstm.weight_ih[:, -3:]
+        np.testing.assert_array_equal(weights, policy.lstm.weight_ih[:, -3:])
+        fitted(image, carry)
+    blind = agent(**settings)
+    assert blind.after_action(blind.initial_carry(SPEC), jnp.ones(3)).action is None
 
 
 def test_it_drives_in_the_engine():

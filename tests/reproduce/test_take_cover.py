@@ -29,7 +29,7 @@ def untrained(tmp_path, monkeypatch):
 def test_scores_stand_beside_the_papers_and_beside_those_of_who_looks_at_nothing(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(take_cover, "VARIANTS", ("walls", "floor"))  # each is compiled anew
+    monkeypatch.setattr(take_cover, "OF_THE_PAPER", ("walls", "floor"))  # each is compiled anew
     path = tmp_path / "table.json"
     reproduce.run("aa-table-4-takecover", episodes=1, seed=0, out=tmp_path, json=str(path))
     rows = json.loads(path.read_text())

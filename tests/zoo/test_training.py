@@ -143,6 +143,24 @@ def test_all_of_a_chain_is_checked_before_anything_is_written(tmp_path, changes,
     assert not list(tmp_path.iterdir())
 
 
+def test_a_stage_may_train_in_another_world_than_it_is_tested_in(tmp_path):
+    recipe = recipes.find("thrusters-motors").override(QUICK)
+    trains_in = recipe.override({"gradients.env": "Thrusters?lag=0.5"})
+    worlds = trains_in.make_training_world(), trains_in.make_world()
+    assert [world.unperturbed.lag for world in worlds] == [0.5, 0.0]
+    assert Recipe.from_json(trains_in.to_json()) == trains_in
+    for env, sentence in {
+        "Arm": "would train in Arm, whose observations or actions are not those of Thrusters",
+        "Thrusters?motors=9": "are not those of Thrusters",
+    }.items():
+        wrong = recipe.override({"gradients.env": env})
+        with pytest.raises(ConfigError, match=sentence):
+            zoo.train(wrong, tmp_path / "run", quiet=True)
+        assert not (tmp_path / "run").exists()
+    with pytest.raises(UnknownNameError, match="did you mean 'Thrusters'"):
+        Recipe.from_json(recipe.override({"gradients.env": "Thruster"}).to_json())
+
+
 def test_a_recipe_is_a_name_a_file_a_run_or_of_a_module(whole, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run("sensorium recipe cartpole-pi --set seed=3 --set trainer.num_steps=8", monkeypatch)

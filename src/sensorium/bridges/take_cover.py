@@ -9,14 +9,16 @@ far as their scores tell: skill 4 (their configuration asks for 5, which ViZDoom
 says BGR, but red came first), and the state of the player at the bottom of the screen.
 
 Variants, as in the paper (section 5.5): `walls` of nearly four times the height, `floor` of another texture
-(`flat=GRASS1` for any of Freedoom's), and `text` that hovers on the screen (`text=HELLO` for others). Maps
-are made from the one that comes with ViZDoom.
+(`flat=GRASS1` for any of Freedoom's), and `text` that hovers on the screen (`text=HELLO` for others). For
+training there is also `drawn`: another floor and other walls in each episode, but never those of the paper's
+variants. Maps are made from the one that comes with ViZDoom.
 
 It comes with the extra `doom`.
 """
 
 import contextlib
 import functools
+import itertools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -29,23 +31,27 @@ from gymnasium import spaces
 from jaxtyping import Float, UInt8
 from PIL import Image, ImageDraw, ImageFont
 
-from sensorium.bridges.wad import read_wad, with_settings
+from sensorium.bridges.wad import Changes, map_name, read_wad, with_settings
 from sensorium.errors import ConfigError, did_you_mean, needs
 from sensorium.gymnasium_ids import TAKE_COVER_STEPS
 
 SIZE = 96
 """Pixels of a picture, each way."""
-VARIANTS = ("plain", "walls", "floor", "text")
+OF_THE_PAPER = ("plain", "walls", "floor", "text")
+VARIANTS = (*OF_THE_PAPER, "drawn")
 WIDTHS = (160, 320, 640)
 """Pixels of the screen before it is reduced; the authors' agents saw 640."""
 FLOOR, CEILING = "CRATOP1", 104
 """Of the map as it is."""
 OTHER_FLOOR, OTHER_CEILING = "CRATOP2", 404
 """Of the paper's variants."""
+DRAWN_CEILINGS = (104, 154, 204, 254, 304)
+"""Of the variant `drawn`."""
 
 _SKILL, _START, _TICS_PER_SECOND = 4, 14, 35
 _THRESHOLD = 1 / 3  # of an action, beyond which the agent moves
 _BALL, _MONSTER, _PLAYER = "DoomImpBall", "DoomImp", "DoomPlayer"
+_SKY = "F_SKY1"  # a flat that is no texture
 _STILL = 0.1  # units a tic; a ball that is slower has burst
 # Left, top, right and bottom of hovering text, in parts of the screen
 _SIGN = 0.30, 0.04, 0.70, 0.16
@@ -113,20 +119,12 @@ class TakeCover(gymnasium.Env):
         )
         self.render_mode, self._discrete = render_mode, discrete
         self._sign = str(text) if variant == "text" else ""
-        changes: dict[str, tuple[Any, Any]] = {}
-        if variant == "walls":
-            changes["heightceiling"] = CEILING, OTHER_CEILING
-        if variant == "floor":
-            texture = str(flat).upper()
-            if texture not in _flats():
-                raise did_you_mean("flat of Freedoom", str(flat), _flats())
-            changes["texturefloor"] = f'"{FLOOR}"', f'"{texture}"'
+        maps = _maps(variant, str(flat).upper())
+        self._num_maps = len(maps)
         self._boxes_wanted = boxes
         with tempfile.TemporaryDirectory(prefix="take-cover-") as folder:
-            path = packaged_map()
-            if changes:
-                path = Path(folder) / "take_cover.wad"
-                path.write_bytes(with_settings(packaged_map().read_bytes(), changes))
+            path = Path(folder) / "take_cover.wad"
+            path.write_bytes(with_settings(packaged_map().read_bytes(), *maps))
             self._game = _open(path, width, boxes, folder)
         self._screen = np.zeros((self._game.get_screen_height(), width, 3), np.uint8)
         self._info: dict[str, Any] = {}
@@ -142,6 +140,8 @@ class TakeCover(gymnasium.Env):
         """Start an episode."""
         super().reset(seed=seed)
         self._game.set_seed(int(self.np_random.integers(2**31)))
+        if self._num_maps > 1:
+            self._game.set_doom_map(map_name(1 + int(self.np_random.integers(self._num_maps))))
         self._game.new_episode()
         self._look()
         return self._picture(), self._info
@@ -207,6 +207,27 @@ class TakeCover(gymnasium.Env):
         return np.asarray(shown.resize((SIZE, SIZE), Image.Resampling.BILINEAR))
 
 
+def _maps(variant: str, flat: str) -> list[Changes]:
+    """Say what is changed in each map of a variant."""
+    if variant == "walls":
+        return [_change(FLOOR, OTHER_CEILING)]
+    if variant == "floor":
+        if flat not in _flats():
+            raise did_you_mean("flat of Freedoom", flat, _flats())
+        return [_change(flat, CEILING)]
+    if variant == "drawn":
+        floors = [flat for flat in _flats() if flat not in (OTHER_FLOOR, _SKY)]
+        return [_change(*each) for each in zip(floors, itertools.cycle(DRAWN_CEILINGS))]
+    return [{}]
+
+
+def _change(floor: str, ceiling: int) -> Changes:
+    return {
+        "texturefloor": (f'"{FLOOR}"', f'"{floor}"'),
+        "heightceiling": (CEILING, ceiling),
+    }
+
+
 def _with_sign(
     screen: UInt8[np.ndarray, "height width 3"], text: str
 ) -> UInt8[np.ndarray, "height width 3"]:
@@ -230,7 +251,7 @@ def _open(path: Path, width: int, boxes: bool, folder: str) -> Any:
         import vizdoom
     game = vizdoom.DoomGame()
     game.set_doom_scenario_path(str(path))
-    game.set_doom_map("map01")
+    game.set_doom_map(map_name(1))
     game.set_doom_config_path(os.devnull)
     game.set_doom_skill(_SKILL)
     game.set_screen_resolution(getattr(vizdoom.ScreenResolution, f"RES_{width}X{width * 3 // 4}"))
@@ -279,5 +300,7 @@ def _packaged(*parts: str) -> Path:
 @functools.cache
 def _flats() -> tuple[str, ...]:
     """List the floor textures of Freedoom, which comes with ViZDoom."""
-    names = [name for name, _ in read_wad(_packaged("freedoom2.wad").read_bytes())]
-    return tuple(names[names.index("F_START") + 1 : names.index("F_END")])
+    lumps = read_wad(_packaged("freedoom2.wad").read_bytes())
+    names = [name for name, _ in lumps]
+    between = lumps[names.index("F_START") + 1 : names.index("F_END")]
+    return tuple(name for name, texture in between if texture)  # the others are marks

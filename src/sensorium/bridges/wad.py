@@ -5,26 +5,43 @@ from typing import Any
 
 from sensorium.errors import ConfigError
 
+Changes = dict[str, tuple[Any, Any]]
+"""Of each setting of a map the value that it has, in one place, and the one that it gets."""
 
-def with_settings(wad: bytes, changes: dict[str, tuple[Any, Any]]) -> bytes:
-    """Return a map with other settings.
+
+def with_settings(wad: bytes, *maps: Changes) -> bytes:
+    """Return maps with other settings.
 
     Args:
-        wad: A file whose map is in UDMF, as text.
-        changes: Of each setting the value that it has, in one place, and the one that it gets.
+        wad: A file with one map, in UDMF, which is text.
+        maps: The changes of each map that is wanted; these are called MAP01, MAP02 and so on.
 
     Raises:
         ConfigError: A setting has another value, or is there several times.
     """
-    lumps = []
-    for name, content in read_wad(wad):
-        for setting, (old, new) in changes.items() if name == "TEXTMAP" else ():
-            before = f"{setting} = {old};".encode()
-            if content.count(before) != 1:
-                raise ConfigError(f"This map of ViZDoom has not one {setting} of {old}.")
-            content = content.replace(before, f"{setting} = {new};".encode())
-        lumps.append((name, content))
-    return write_wad(wad[:4], lumps)
+    (_, marker), *lumps = read_wad(wad)
+    made = []
+    for number, changes in enumerate(maps, 1):
+        made.append((map_name(number), marker))
+        made += [
+            (name, _changed(content, changes) if name == "TEXTMAP" else content)
+            for name, content in lumps
+        ]
+    return write_wad(wad[:4], made)
+
+
+def map_name(number: int) -> str:
+    """Name a map; they count from 1."""
+    return f"MAP{number:02}"
+
+
+def _changed(text: bytes, changes: Changes) -> bytes:
+    for setting, (old, new) in changes.items():
+        before = f"{setting} = {old};".encode()
+        if text.count(before) != 1:
+            raise ConfigError(f"This map of ViZDoom has not one {setting} of {old}.")
+        text = text.replace(before, f"{setting} = {new};".encode())
+    return text
 
 
 def read_wad(wad: bytes) -> list[tuple[str, bytes]]:

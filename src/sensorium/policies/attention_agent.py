@@ -7,12 +7,13 @@ nothing else, go through an LSTM to the actions. What the patches show is discar
 little.
 
 Gradients through the choice of places are approximate, and ten places say little where there is much to
-watch. So there is also an agent that reads the importance of all patches, and a small grey picture, through a
-layer with tanh.
+watch. So there is also an agent that reads the importance of all patches, through two layers with tanh. Its
+LSTM may receive the previous action, too: an agent that moves its own camera needs it to see what else moves.
 """
 
 import dataclasses
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -30,30 +31,40 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
+from sensorium.policies.controller import Controller
 from sensorium.policies.observations import check_image, size_of_images
 from sensorium.policies.policy import Policy, PolicyConfig, Trace
-from sensorium.types import Actions, Image, Key, ObservationSpec, count_of
+from sensorium.types import Action, Actions, Image, Key, ObservationSpec, count_of
 
 _NAME = "An AttentionAgent"
 _LEAST_IMPORTANCE = 0.05  # below it the logarithm tells nothing
-_CELL = 8, 4  # rows and columns of pixels in one of the small picture
+
+
+class AttentionAgentCarry(NamedTuple):
+    """What the agent remembers."""
+
+    memory: Memory
+    action: Action | None
+    """Of the step before; None for an agent that does not receive it."""
 
 
 class AttentionAgent(Policy):
-    """Patch importance, the best K places or a layer that reads all, an LSTM and a linear layer."""
+    """Patch importance, the best K places or layers that read all, an LSTM and a linear layer."""
 
     fixed_inputs = True
 
     look: PatchAttention
-    reader: Linear | None
-    """Reads the importance of all patches, and a small picture; None for the places alone."""
+    reader: Controller | None
+    """Reads the importance of all patches; None for the places alone."""
     lstm: LSTM
     output: Linear
     top: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
+    action_feedback: bool = eqx.field(static=True, default=False)
+    """Whether the LSTM receives the previous action."""
 
-    def initial_carry(self, spec: ObservationSpec) -> Memory:
+    def initial_carry(self, spec: ObservationSpec) -> AttentionAgentCarry:
         """Return a blank recurrent state.
 
         Args:
@@ -64,9 +75,10 @@ class AttentionAgent(Policy):
                 of fewer patches than it attends to.
         """
         self._check_size(*size_of_images(spec, (self.channels,), _NAME))
-        return self.lstm.initial_memory()
+        action = jnp.zeros(self.num_actions) if self.action_feedback else None
+        return AttentionAgentCarry(self.lstm.initial_memory(), action)
 
-    def check(self, observation: Any, carry: Memory) -> Image:
+    def check(self, observation: Any, carry: AttentionAgentCarry) -> Image:
         """Check an image: of any size, with the channels that the agent was made for."""
         del carry
         image = check_image(observation, (None, None, self.channels))
@@ -84,10 +96,10 @@ class AttentionAgent(Policy):
                 "that the agent attends to."
             )
         if self.reader is not None:
-            needed, known = _num_read(self.look, height, width), self.reader.weight.shape[1]
-            if needed != known:
+            known = self.reader.layers[0].weight.shape[1]
+            if rows * columns != known:
                 raise ConfigError(
-                    f"The agent reads {known} numbers of an image; {height} x {width} pixels make {needed}."
+                    f"The agent reads {known} patches; {height} x {width} pixels make {rows * columns}."
                 )
 
     @property
@@ -113,9 +125,11 @@ class AttentionAgent(Policy):
         _check_top(top)
         if self.reader is not None:  # which reads all
             return dataclasses.replace(self, top=top)
-        from_places = self.lstm.weight_ih[:, : 2 * top]
-        from_places = jnp.pad(from_places, ((0, 0), (0, 2 * top - from_places.shape[1])))
-        agent = eqx.tree_at(lambda agent: agent.lstm.weight_ih, self, from_places)
+        from_places, rest = jnp.split(self.lstm.weight_ih, [2 * self.top], -1)
+        missing = max(0, 2 * (top - self.top))
+        from_places = jnp.pad(from_places, ((0, 0), (0, missing)))[:, : 2 * top]
+        weight = jnp.concatenate([from_places, rest], -1)
+        agent = eqx.tree_at(lambda agent: agent.lstm.weight_ih, self, weight)
         return dataclasses.replace(agent, top=top)
 
     def patches(self, height: int, width: int) -> tuple[np.ndarray, int]:
@@ -129,43 +143,38 @@ class AttentionAgent(Policy):
         return self.top
 
     def encode(
-        self, observation: Image, carry: Memory
-    ) -> tuple[Float[Array, " features"], Memory, Trace]:
-        """Find the places of the most important patches, the best first; or all that the reader reads."""
+        self, observation: Image, carry: AttentionAgentCarry
+    ) -> tuple[Float[Array, " features"], AttentionAgentCarry, Trace]:
+        """Find the places of the most important patches, the best first; or how important each is."""
         height, width = observation.shape[:2]
-        seen = jnp.nan_to_num(observation)  # what is removed is black
-        importance = self.look(seen)
+        importance = self.look(jnp.nan_to_num(observation))  # what is removed is black
         if self.reader is None:
             sides = jnp.array([height, width], jnp.float32)
             features = top_places(importance, self.look.centres(height, width) / sides, self.top)
         else:
-            features = jnp.concatenate([jnp.log(importance + _LEAST_IMPORTANCE) / 2, _small(seen)])
+            features = jnp.log(importance + _LEAST_IMPORTANCE) / 2
         return features.reshape(-1), carry, Trace(attention=importance[None])
 
-    def memory_features(self, carry: Memory) -> Float[Array, " H"]:
+    def memory_features(self, carry: AttentionAgentCarry) -> Float[Array, " H"]:
         """Return the hidden units of its LSTM."""
-        return carry.hidden
+        return carry.memory.hidden
 
-    def decide(self, features: Float[Array, " features"], carry: Memory) -> tuple[Outputs, Memory]:
+    def decide(
+        self, features: Float[Array, " features"], carry: AttentionAgentCarry
+    ) -> tuple[Outputs, AttentionAgentCarry]:
         """Advance the LSTM, and compute the outputs."""
         if self.reader is not None:
             features = jnp.tanh(self.reader(features))
-        memory = self.lstm(features, carry)
-        return self.output(memory.hidden), memory
+        if carry.action is not None:
+            features = jnp.concatenate([features, carry.action])
+        memory = self.lstm(features, carry.memory)
+        return self.output(memory.hidden), carry._replace(memory=memory)
 
-
-def _small(image: Image) -> Float[Array, " cells"]:
-    """Reduce an image to a small grey one, from -1 to 1; what is left at its edges is cut off."""
-    rows, columns = (side // size for side, size in zip(image.shape[:2], _CELL, strict=True))
-    cells = image[: rows * _CELL[0], : columns * _CELL[1]].astype(jnp.float32)
-    means = cells.reshape(rows, _CELL[0], columns, -1).mean((1, 3))
-    return means.reshape(-1) / 127.5 - 1.0
-
-
-def _num_read(look: PatchAttention, height: int, width: int) -> int:
-    """Count what a reader reads of an image."""
-    rows, columns = look.grid(height, width)
-    return rows * columns + (height // _CELL[0]) * (width // _CELL[1])
+    def after_action(self, carry: AttentionAgentCarry, action: Action) -> AttentionAgentCarry:
+        """Remember the action, if the LSTM receives it."""
+        if carry.action is None:
+            return carry
+        return carry._replace(action=self.distribution.feedback(action))
 
 
 def _check_top(top: int) -> None:
@@ -192,7 +201,10 @@ class AttentionAgentConfig(PolicyConfig):
     scale: float = 2.0
     """What products of queries and keys are divided by: √message_size; √147 in the agents of 2020."""
     reader_size: int | None = None
-    """Units of a layer that reads all patches and a small picture; None for places alone, as published."""
+    """Units of each of two layers that read the importance of all patches; None for places alone, as
+    published."""
+    action_feedback: bool = False
+    """Give the LSTM the previous action, which published agents do not receive."""
 
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> AttentionAgent:
         """Draw an agent; ConfigError if `spec` is not that of images it can read, or `top` does not fit."""
@@ -208,9 +220,12 @@ class AttentionAgentConfig(PolicyConfig):
         )
         reader, num_features = None, 2 * self.top
         if self.reader_size is not None:
-            num_read = _num_read(look, *size_of_images(spec, (self.channels,), _NAME))
-            reader = Linear(num_read, self.reader_size, key=jax.random.fold_in(key, 0))
+            num_patches = math.prod(look.grid(*size_of_images(spec, (self.channels,), _NAME)))
+            sizes = num_patches, self.reader_size, self.reader_size
+            reader = Controller(sizes, key=jax.random.fold_in(key, 0))
             num_features = self.reader_size
+        if self.action_feedback:
+            num_features += count_of(actions)
         agent = AttentionAgent(
             look=look,
             reader=reader,
@@ -219,6 +234,7 @@ class AttentionAgentConfig(PolicyConfig):
             top=self.top,
             num_actions=count_of(actions),
             distribution=distribution_of(actions),
+            action_feedback=self.action_feedback,
         )
         agent.initial_carry(spec)
         return agent

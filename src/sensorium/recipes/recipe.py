@@ -64,6 +64,8 @@ class Stage:
     By default the first stage begins from scratch, and each other with the policy of the stage before."""
     policy: PolicyConfig | None = None
     """The policy of this stage, where it is not yet that of the recipe."""
+    env: str = ""
+    """The world of training, where that is not the recipe's; tests are in the recipe's."""
     training_reward: bool = False
     """Train with the reward that the world has for that; tests use the real one."""
     test_every: int = 5
@@ -159,9 +161,22 @@ class Recipe:
         return make_world(self.env, stage.test_perturbation or stage.perturbation)
 
     def make_training_world(self, stage: Stage | None = None) -> World:
-        """Build the world that a stage trains in; ConfigError if it has no reward for that."""
+        """Build the world that a stage trains in.
+
+        Raises:
+            ConfigError: It has no reward for that, or other observations or actions than the recipe's.
+        """
         stage = stage or self.last
-        return make_world(self.env, stage.perturbation, training_reward=stage.training_reward)
+        name = stage.env or self.env
+        world = make_world(name, stage.perturbation, training_reward=stage.training_reward)
+        if name != self.env:
+            tests = make_world(self.env, stage.perturbation)
+            if (world.observation_spec, world.actions) != (tests.observation_spec, tests.actions):
+                raise ConfigError(
+                    f"The stage {stage.name!r} would train in {name}, whose observations or actions are "
+                    f"not those of {self.env}."
+                )
+        return world
 
     def draw_policy(self, key: Key, stage: Stage | None = None) -> Policy:
         """Draw a policy of a stage (the last by default) with random weights, its code not scaled."""
@@ -246,7 +261,8 @@ class Recipe:
             value = {name: item for name, item in value.items() if name != _NEEDS}
         try:
             recipe = decode(value, Recipe, "the recipe")
-            check_world_name(recipe.env)
+            for name in (recipe.env, *(stage.env for stage in recipe.stages if stage.env)):
+                check_world_name(name)
         except UnknownNameError as error:
             missing = [module for module in needs if module not in sys.modules]
             if not missing:

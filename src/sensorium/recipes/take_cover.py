@@ -1,7 +1,8 @@
 """Recipes for DoomTakeCover: agents of pictures that imitate a player which knows where balls are.
 
 A ball has to be remembered once it has left the picture. First an agent learns where to
-look, from where balls are to be seen; then, on what it sees so, what to do.
+look, from where balls are to be seen; then, on what it sees so, what to do. Floors and
+walls of training differ in each episode; tests are in the world as it is.
 """
 
 from sensorium.gymnasium_ids import TAKE_COVER
@@ -11,6 +12,8 @@ from sensorium.training import DaggerConfig
 
 _PLAYERS = "sensorium.bridges.take_cover_player"
 _WORLD = f"gym:{TAKE_COVER}?width=160&boxes=true"
+_DISCRETE = f"{_WORLD}&discrete=true"
+_DRAWN = "&variant=drawn"
 _ATTENTION = Stage(
     "attention",
     DaggerConfig(
@@ -64,9 +67,9 @@ ATTENTION_AGENT = Recipe(
 RECURRENT = Recipe(
     name="takecover-attention-agent-recurrent",
     summary="Ours, which reads the importance of all patches and remembers more.",
-    policy=AttentionAgentConfig(reader_size=64, hidden_size=64),
-    env=f"{_WORLD}&discrete=true",
-    stages=(_ATTENTION, _DAGGER),
+    policy=AttentionAgentConfig(reader_size=128, hidden_size=128, action_feedback=True),
+    env=_DISCRETE,
+    stages=tuple(stage.changed(env=_DISCRETE + _DRAWN) for stage in (_ATTENTION, _DAGGER)),
 )
 CNN = Recipe(
     name="takecover-cnn",

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from sensorium.analysis.attention import importance_figure, trace_images
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.take_cover import VARIANTS
+from sensorium.bridges.take_cover import OF_THE_PAPER
 from sensorium.bridges.take_cover_player import spotter
 from sensorium.envs import World
 from sensorium.evaluation import evaluation_keys
@@ -50,7 +50,7 @@ def table_4(episodes: int, seed: int, out: Path) -> Result:
     """Rebuild AA Tables 3 and 4, their halves of DoomTakeCover: as it is, and changed after training."""
     agents = all_of(_AUTHORS, *TAKE_COVER_AGENTS, needed=False)
     rows, tables = [], []
-    for variant in VARIANTS:
+    for variant in OF_THE_PAPER:
         of_variant, table = _scores(agents, variant, episodes, seed, out)
         rows += of_variant
         tables.append(table)

@@ -67,10 +67,10 @@ def make_world(
         training_reward: Pay the reward that agents are trained with, where there is one for that.
 
     Raises:
-        UnknownNameError: There is no such world, or way to observe; the nearest names are given.
+        UnknownNameError: There is no such world, option, or way to observe; the nearest names are given.
         MissingExtraError: It needs packages that are not installed.
-        ConfigError: It is a Gymnasium environment with spaces that agents cannot work with, or has
-            no reward of its own for training.
+        ConfigError: An option does not fit; or it is a Gymnasium environment with spaces that agents
+            cannot work with, or has no reward of its own for training.
     """
     if is_world(name):
         return make(name, perturbation, training=training_reward)
