@@ -78,13 +78,9 @@ def test_games_that_begin_later_and_are_alike_count_once():
     assert rows[0]["different_games"] == 3
 
 
-def test_figures(pong_zoo, tmp_path, monkeypatch):
-    drawn = run("figure-6", tmp_path)
-    assert min(size_of(drawn["figure"])) > 300
-    rows = run("pong-decoder", tmp_path)
-    assert [row["what"] for row in rows][:2] == ["x of the ball", "y of the ball"]
-    assert all(row["constant"] >= 0 and row["memory"] >= 0 for row in rows)
-    short = DaggerConfig(
+@pytest.fixture
+def short_training(monkeypatch):
+    trainer = DaggerConfig(
         num_envs=2,
         rollout_steps=20,
         demonstration_rounds=1,
@@ -94,10 +90,30 @@ def test_figures(pong_zoo, tmp_path, monkeypatch):
         num_steps=8,
         window=8,
     )
-    stage = of_pong.SMALL.last.changed(trainer=short, generations=1, test_every=1, test_episodes=2)
+    stage = of_pong.SMALL.last.changed(
+        trainer=trainer, generations=1, test_every=1, test_episodes=2
+    )
     small = dataclasses.replace(of_pong.SMALL, policy=TINY, stages=(stage,))
     monkeypatch.setitem(recipes.RECIPES, "pong-pi-small", small)
     monkeypatch.setattr(pong, "MISSING", (0.0, 0.8))
+    monkeypatch.setattr(pong, "SEEDS", 1)
+    monkeypatch.setattr(pong, "CURVE_GENERATIONS", 1)
+
+
+def test_figures(pong_zoo, tmp_path):
+    drawn = run("figure-6", tmp_path)
+    assert min(size_of(drawn["figure"])) > 300
+    rows = run("pong-decoder", tmp_path)
+    assert [row["what"] for row in rows][:2] == ["x of the ball", "y of the ball"]
+    assert all(row["constant"] >= 0 and row["memory"] >= 0 for row in rows)
+
+
+def test_figures_that_train(pong_zoo, short_training, tmp_path):
+    rows = run("nla-curves-pong", tmp_path)
+    assert [row["keys"] for row in rows] == ["linear", "nla-published", "nla-invariant"]
+    assert all(row["ends"][0] > 0 for row in rows)
+    assert rows[0]["generations"] == [1.0]  # where the level is its own
+    assert min(size_of(rows[0]["figure"])) > 200
     rows = run("figure-5", tmp_path, 2)
     assert [(row["agent"], row["perturbation"]) for row in rows] == [
         (f"{trained} missing", test)

@@ -92,7 +92,7 @@ def nla_curves(episodes: int, seed: int, out: Path) -> Result:
             directory = out / "nla-curves-pong" / f"{form}-{seed + offset}"
             recipe = small.override(
                 {
-                    "key_map": form,
+                    "policy.key_map": form,
                     "generations": CURVE_GENERATIONS,
                     "test_every": CURVE_GENERATIONS,
                     "seed": seed + offset,
