@@ -108,7 +108,7 @@ def nla_curves(episodes: int, seed: int, out: Path) -> Result:
     )
     # Generations to a common level: what the plain layer's median seed reaches at the end
     level = float(np.median([loss[-1] for _, loss in curves[KeyMap.LINEAR]]))
-    table = Table(title=f"Generations until the loss is {level:.2f}, {SEEDS} seeds each")
+    table = Table(title=f"Generations until the loss is {level:.3f}, {SEEDS} seeds each")
     for column in ("keys", "median", "each", "loss at the end"):
         table.add_column(column, justify="left" if column == "keys" else "right")
     result = []
@@ -121,7 +121,7 @@ def nla_curves(episodes: int, seed: int, out: Path) -> Result:
                        "figure": str(path)})  # fmt: skip
         median = np.median([np.inf if each is None else each for each in reached])
         each = ", ".join("-" if each is None else f"{each:.0f}" for each in reached)
-        at_end = f"{np.mean(ends):.2f} ({min(ends):.2f} to {max(ends):.2f})"
+        at_end = f"{np.mean(ends):.3f} ({min(ends):.3f} to {max(ends):.3f})"
         table.add_row(keys, f"{median:.0f}" if np.isfinite(median) else "-", each, at_end)
     return result, table
 
