@@ -162,6 +162,32 @@ def test_variants_change_what_they_are_named_after():
     assert 26 < columns.min() < columns.max() < 70
 
 
+def test_backgrounds_change_and_monsters_do_not():
+    plain, colour, noise = map(shown_in, ("plain", "colour", "noise"))
+    added = colour[:80].astype(int) - plain[:80]
+    tint = np.median(added, (0, 1))
+    assert 3 < abs(tint).max() <= 51
+    assert np.mean(abs(added - tint).max(-1) < 3) > 0.9  # the darkest end at nothing
+    changed = (noise != plain).any(-1)
+    assert 0.95 < changed[:80].mean() < 1
+    for other in (colour, noise):
+        np.testing.assert_array_equal(other[82:], plain[82:])  # the state of the player
+        monster = np.s_[46:48, 18:22]
+        np.testing.assert_array_equal(other[monster], plain[monster])
+
+
+def test_noise_is_new_in_each_step_and_the_same_from_the_same_seed():
+    env = open_env(f"{QUICK}&variant=noise")
+    shown = []
+    for _ in range(2):
+        first, _ = env.reset(seed=3)
+        second, *_ = env.step(np.zeros(1, np.float32))
+        shown.append((first, second))
+        assert (first[:80] != second[:80]).any(-1).mean() > 0.95
+    env.close()
+    np.testing.assert_array_equal(*shown)
+
+
 def test_floors_and_walls_are_drawn_for_each_episode():
     env = open_env(f"{QUICK}&variant=drawn")
     first = [env.reset(seed=seed)[0] for seed in range(6)]

@@ -222,7 +222,7 @@ def test_a_visitor_chooses_how_the_world_looks(start_in):
     pytest.importorskip("vizdoom", reason="the extra `doom` is not installed")
     env = "gym:sensorium/TakeCover-v0?width=160&discrete=true"
     session = start_in(env, policy=SMALL_VISION)
-    assert session.about()["variants"] == ["plain", "walls", "floor", "text", "drawn"]
+    assert session.about()["variants"] == ["plain", "walls", "floor", "text", "colour", "noise"]
     session.advance(3)
     looks = {"plain": look(session)["image"]}
     own_words = {"variant": "text", "text": ""}
@@ -231,7 +231,7 @@ def test_a_visitor_chooses_how_the_world_looks(start_in):
         "floor": {"variant": "floor", "text": "not shown"},
         "own words": own_words,
         "HELLO": {"variant": "text", "text": "HELLO & GOODBYE?"},
-        "drawn": {"variant": "drawn"},
+        "noise": {"variant": "noise"},
         "back": {"variant": "", "text": ""},
     }.items():
         session.handle(Message("set", 1, changes))

@@ -9,9 +9,11 @@ far as their scores tell: skill 4 (their configuration asks for 5, which ViZDoom
 says BGR, but red came first), and the state of the player at the bottom of the screen.
 
 Variants, as in the paper (section 5.5): `walls` of nearly four times the height, `floor` of another texture
-(`flat=GRASS1` for any of Freedoom's), and `text` that hovers on the screen (`text=HELLO` for others). For
-training there is also `drawn`: another floor and other walls in each episode, but never those of the paper's
-variants. Maps are made from the one that comes with ViZDoom.
+(`flat=GRASS1` for any of Freedoom's), and `text` that hovers on the screen (`text=HELLO` for others). Beyond
+the paper, all that is neither monster nor ball may have another `colour` in each episode, or be `noise`. For
+training there is `drawn`: another floor and other walls in each episode, but never those of the paper's
+variants, and in every second one text of other letters, colours and places. Maps are made from the one that
+comes with ViZDoom.
 
 It comes with the extra `doom`.
 """
@@ -28,9 +30,10 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from jaxtyping import Float, UInt8
-from PIL import Image, ImageDraw, ImageFont
+from jaxtyping import Bool, Float, UInt8
+from PIL import Image
 
+from sensorium.bridges.hovering_text import HoveringText, Screen, drawn_text
 from sensorium.bridges.wad import Changes, map_name, read_wad, with_settings
 from sensorium.errors import ConfigError, did_you_mean, needs
 from sensorium.gymnasium_ids import TAKE_COVER_STEPS
@@ -38,7 +41,9 @@ from sensorium.gymnasium_ids import TAKE_COVER_STEPS
 SIZE = 96
 """Pixels of a picture, each way."""
 OF_THE_PAPER = ("plain", "walls", "floor", "text")
-VARIANTS = (*OF_THE_PAPER, "drawn")
+LOOKS = (*OF_THE_PAPER, "colour", "noise")
+"""What agents are tested with."""
+VARIANTS = (*LOOKS, "drawn")
 WIDTHS = (160, 320, 640)
 """Pixels of the screen before it is reduced; the authors' agents saw 640."""
 FLOOR, CEILING = "CRATOP1", 104
@@ -53,8 +58,9 @@ _THRESHOLD = 1 / 3  # of an action, beyond which the agent moves
 _BALL, _MONSTER, _PLAYER = "DoomImpBall", "DoomImp", "DoomPlayer"
 _SKY = "F_SKY1"  # a flat that is no texture
 _STILL = 0.1  # units a tic; a ball that is slower has burst
-# Left, top, right and bottom of hovering text, in parts of the screen
-_SIGN = 0.30, 0.04, 0.70, 0.16
+_ADDED = 0.2  # of full brightness, at most, to each channel of another colour
+_VIEW = 168 / 200  # of the screen's height; below it is the state of the player
+_BOX = 0.30, 0.04, 0.70, 0.16  # of hovering text; the paper says no more than "on the top portion"
 
 Picture = UInt8[np.ndarray, "96 96 3"]
 
@@ -74,7 +80,7 @@ class TakeCover(gymnasium.Env):
     metadata: ClassVar[dict[str, Any]] = {
         "render_modes": ["rgb_array"],
         "render_fps": _TICS_PER_SECOND,
-        "variants": VARIANTS,
+        "variants": LOOKS,
     }
 
     def __init__(
@@ -118,14 +124,17 @@ class TakeCover(gymnasium.Env):
             spaces.Discrete(3) if discrete else spaces.Box(-1.0, 1.0, (1,), np.float32)
         )
         self.render_mode, self._discrete = render_mode, discrete
-        self._sign = str(text) if variant == "text" else ""
+        self._text = HoveringText(str(text), _BOX) if variant == "text" else None
+        self._variant = variant
+        self._added = np.zeros(3)
         maps = _maps(variant, str(flat).upper())
         self._num_maps = len(maps)
         self._boxes_wanted = boxes
         with tempfile.TemporaryDirectory(prefix="take-cover-") as folder:
             path = Path(folder) / "take_cover.wad"
             path.write_bytes(with_settings(packaged_map().read_bytes(), *maps))
-            self._game = _open(path, width, boxes, folder)
+            labels = boxes or variant in ("colour", "noise")
+            self._game = _open(path, width, labels, folder)
         self._screen = np.zeros((self._game.get_screen_height(), width, 3), np.uint8)
         self._info: dict[str, Any] = {}
 
@@ -142,6 +151,10 @@ class TakeCover(gymnasium.Env):
         self._game.set_seed(int(self.np_random.integers(2**31)))
         if self._num_maps > 1:
             self._game.set_doom_map(map_name(1 + int(self.np_random.integers(self._num_maps))))
+        if self._variant == "drawn":
+            self._text = drawn_text(self.np_random) if self.np_random.random() < 0.5 else None
+        elif self._variant == "colour":
+            self._added = 255 * self.np_random.uniform(-_ADDED, _ADDED, 3)
         self._game.new_episode()
         self._look()
         return self._picture(), self._info
@@ -160,7 +173,7 @@ class TakeCover(gymnasium.Env):
             self._look()
         return self._picture(), reward, dead, over, self._info
 
-    def render(self) -> UInt8[np.ndarray, "height width 3"]:
+    def render(self) -> Screen:
         """Return the whole screen."""
         return self._screen
 
@@ -172,8 +185,12 @@ class TakeCover(gymnasium.Env):
         """Note what there is; after an end there is nothing new."""
         state = self._game.get_state()
         self._screen = state.screen_buffer
-        if self._sign:
-            self._screen = _with_sign(self._screen, self._sign)
+        if self._variant in ("colour", "noise"):
+            # Floor and ceiling have a label too, which is of no object
+            objects = np.isin(state.labels_buffer, [each.value for each in state.labels])
+            self._screen = self._before_another_background(objects)
+        if self._text:
+            self._screen = self._text.on(self._screen)
         balls, monsters, player = [], [], (0.0, 0.0, 0.0)
         for each in state.objects:
             x, y, along = each.position_x, each.position_y, each.velocity_y
@@ -190,6 +207,19 @@ class TakeCover(gymnasium.Env):
         }
         if self._boxes_wanted:
             self._info["boxes"] = self._boxes(state.labels)
+
+    def _before_another_background(self, objects: Bool[np.ndarray, "height width"]) -> Screen:
+        """Change the colour of all that is no object, or make noise of it."""
+        height, width = objects.shape
+        if self._variant == "noise":
+            # As coarse as pictures are, whose pixels would be grey otherwise
+            noise = self.np_random.integers(0, 256, (SIZE, SIZE, 3), np.uint8)
+            enlarged = Image.fromarray(noise).resize((width, height), Image.Resampling.NEAREST)
+            behind = np.asarray(enlarged)
+        else:
+            behind = (self._screen + self._added).clip(0, 255).round().astype(np.uint8)
+        is_behind = ~objects & (np.arange(height) < int(height * _VIEW))[:, None]
+        return np.where(is_behind[..., None], behind, self._screen)
 
     def _boxes(self, labels: Any) -> Float[np.ndarray, "balls 4"]:
         """Return top, left, bottom and right of each ball that is to be seen, in pixels of the picture."""
@@ -228,24 +258,7 @@ def _change(floor: str, ceiling: int) -> Changes:
     }
 
 
-def _with_sign(
-    screen: UInt8[np.ndarray, "height width 3"], text: str
-) -> UInt8[np.ndarray, "height width 3"]:
-    """Draw white text in a blue box on a screen."""
-    image = Image.fromarray(screen)
-    width, height = image.size
-    left, top, right, bottom = np.array(_SIGN) * [width, height, width, height]
-    draw = ImageDraw.Draw(image)
-    draw.rectangle((left, top, right, bottom), fill=(0, 0, 255))
-    middle = (left + right) / 2, (top + bottom) / 2
-    font = ImageFont.load_default(height / 15)
-    if (length := font.getlength(text)) > 0.9 * (right - left):
-        font = ImageFont.load_default(0.9 * (right - left) / length * height / 15)
-    draw.text(middle, text, fill=(255, 255, 255), font=font, anchor="mm")
-    return np.array(image)
-
-
-def _open(path: Path, width: int, boxes: bool, folder: str) -> Any:
+def _open(path: Path, width: int, labels: bool, folder: str) -> Any:
     """Start a game with a map; what ViZDoom leaves behind goes to a folder."""
     with needs("doom", "TakeCover"):
         import vizdoom
@@ -262,7 +275,7 @@ def _open(path: Path, width: int, boxes: bool, folder: str) -> Any:
     game.set_render_decals(False)
     game.set_render_particles(False)
     game.set_objects_info_enabled(True)
-    game.set_labels_buffer_enabled(boxes)
+    game.set_labels_buffer_enabled(labels)
     game.set_living_reward(1)
     game.set_episode_start_time(_START)
     game.set_episode_timeout(TAKE_COVER_STEPS)

@@ -115,7 +115,10 @@ class World(abc.ABC):
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """Names of other looks that the user of the demo can choose; `text` shows what the user types."""
+        """Names of its looks, the plain one first, in each of which agents are scored; empty if it has one.
+
+        The user of the demo can choose one; `text` shows what the user types.
+        """
         return ()
 
     @property

@@ -40,6 +40,7 @@ from sensorium.training import RunDirectory
 from sensorium.training.checkpoints import BEST
 from sensorium.training.run_directory import describe_versions
 from sensorium.types import num_sensors_of
+from sensorium.world_names import with_options
 from sensorium.zoo.agent import Agent, load, zoo_directory
 
 OF_FIXED_SENSORS: tuple[Perturbation, ...] = (Identity(), Shuffle())
@@ -145,6 +146,10 @@ def _score(agent: Agent, episodes: int, seed: int) -> dict[str, Any]:
                     policy, env, perturbation, episodes=episodes, seed=seed, engine=engine
                 )
                 found[str(perturbation)] = _written(scores)
+    for variant in world.variants[1:]:
+        changed = with_options(env, variant=variant)
+        scores = evaluate(policy, changed, episodes=episodes, seed=seed)
+        found[f"variant {variant}"] = _written(scores)
     if world.host_twin is not None:
         scores = evaluate(policy, world.host_twin, episodes=episodes, seed=seed)
         found[f"in {world.host_twin.partition(':')[2]}"] = _written(scores)
