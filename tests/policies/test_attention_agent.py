@@ -120,6 +120,17 @@ def test_its_memory_may_receive_the_previous_action(settings, key):
     assert blind.after_action(blind.initial_carry(SPEC), jnp.ones(3)).action is None
 
 
+def test_a_head_makes_outputs_of_the_memory_through_a_layer_with_tanh(key):
+    policy = agent(head_size=5)
+    image = jax.random.randint(key, SPEC, 0, 256).astype(jnp.uint8)
+    features, carry, _ = policy.encode(image, policy.initial_carry(SPEC))
+    outputs, carry = policy.decide(features, carry)
+    first, second = policy.output.layers
+    hidden = np.tanh(first.weight @ carry.memory.hidden + first.bias)
+    assert hidden.shape == (5,)
+    np.testing.assert_allclose(outputs, second.weight @ hidden + second.bias, atol=1e-6)
+
+
 def test_it_drives_in_the_engine():
     engine = DeviceEngine(make("CarRacing"))
     keys = jax.random.split(jax.random.key(0), 1)

@@ -31,7 +31,7 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
-from sensorium.policies.controller import Controller
+from sensorium.policies.controller import Controller, draw_output
 from sensorium.policies.observations import check_image, size_of_images
 from sensorium.policies.policy import Policy, PolicyConfig, Trace
 from sensorium.types import Action, Actions, Image, Key, ObservationSpec, count_of
@@ -57,7 +57,7 @@ class AttentionAgent(Policy):
     reader: Controller | None
     """Reads the importance of all patches; None for the places alone."""
     lstm: LSTM
-    output: Linear
+    output: Linear | Controller
     top: int = eqx.field(static=True)
     num_actions: int = eqx.field(static=True)
     distribution: ActionDistribution = eqx.field(static=True, default=Gaussian())
@@ -203,6 +203,8 @@ class AttentionAgentConfig(PolicyConfig):
     reader_size: int | None = None
     """Units of each of two layers that read the importance of all patches; None for places alone, as
     published."""
+    head_size: int | None = None
+    """Units of a layer with tanh between the LSTM and the outputs; None for none, as published."""
     action_feedback: bool = False
     """Give the LSTM the previous action, which published agents do not receive."""
 
@@ -230,7 +232,7 @@ class AttentionAgentConfig(PolicyConfig):
             look=look,
             reader=reader,
             lstm=LSTM(num_features, self.hidden_size, key=key_lstm),
-            output=Linear(self.hidden_size, count_of(actions), key=key_output),
+            output=draw_output(self.hidden_size, self.head_size, count_of(actions), key=key_output),
             top=self.top,
             num_actions=count_of(actions),
             distribution=distribution_of(actions),

@@ -28,3 +28,12 @@ class Controller(eqx.Module):
         for layer in self.layers[:-1]:
             inputs = jnp.tanh(layer(inputs))
         return self.layers[-1](inputs)
+
+
+def draw_output(
+    num_features: int, num_hidden: int | None, num_outputs: int, *, key: Key
+) -> Linear | Controller:
+    """Draw what makes outputs: a layer, or with `num_hidden` units two."""
+    if num_hidden is None:
+        return Linear(num_features, num_outputs, key=key)
+    return Controller((num_features, num_hidden, num_outputs), key=key)

@@ -39,7 +39,7 @@ from sensorium.policies.action_distributions import (
     Outputs,
     distribution_of,
 )
-from sensorium.policies.controller import Controller
+from sensorium.policies.controller import Controller, draw_output
 from sensorium.policies.observations import check_image, size_of_images
 from sensorium.policies.policy import Policy, PolicyConfig, Trace
 from sensorium.types import Action, Actions, Image, Key, ObservationSpec, Scalar, count_of
@@ -291,18 +291,15 @@ class VisionAttentionNeuronConfig(PolicyConfig):
             ),
             reader=reader,
             lstm=lstm,
-            output=self._draw_output(self.hidden_size or num_features, num_actions, keys[4]),
+            output=draw_output(
+                self.hidden_size or num_features, self.head_size, num_actions, key=keys[4]
+            ),
             blend=blend,
             num_actions=num_actions,
             hidden_rows=self.hidden_rows,
             distinct_patches=self.distinct_patches,
             distribution=distribution_of(actions),
         )
-
-    def _draw_output(self, num_features: int, num_actions: int, key: Key) -> Linear | Controller:
-        if self.head_size is None:
-            return Linear(num_features, num_actions, key=key)
-        return Controller((num_features, self.head_size, num_actions), key=key)
 
     def _draw_reader(
         self, *keys: Key
