@@ -81,14 +81,12 @@ class MotorNeurons(eqx.Module):
     alarm: Float[Array, ""]
     least_noise: Float[Array, ""]
     noise: Float[Array, ""]
-    together: bool = eqx.field(static=True)
-    """Whether wishes are met together, as channels change together; or each as if it were alone."""
     learns_noise: bool = eqx.field(static=True)
     """Whether training changes how much noise there is."""
 
-    def __init__(self, *, together: bool, learns_noise: bool = True) -> None:
+    def __init__(self, *, learns_noise: bool = True) -> None:
         """Begin with numbers that work untrained."""
-        self.together, self.learns_noise = together, learns_noise
+        self.learns_noise = learns_noise
         self.gain, self.ridge = jnp.array(0.5 / PACE), jnp.array(-4.0 / PACE)
         self.leak, self.doubt = jnp.array(-5.0 / PACE), jnp.array(-4.5 / PACE)
         self.ageing, self.alarm = jnp.array(-2.0 / PACE), jnp.array(-1.0 / PACE)
@@ -131,14 +129,11 @@ class MotorNeurons(eqx.Module):
         spread += jax.nn.softplus(PACE * self.noise) * unsure
         spread = spread if self.learns_noise else jax.lax.stop_gradient(spread)
         noise = memory.sign * normal(memory.seed, memory.time)
-        cared, ridge = jnp.sqrt(perceived.care), jnp.exp(PACE * self.ridge)
+        cared = jnp.sqrt(scale * perceived.care)
         effect, wish = cared[:, None] * memory.digest, cared * perceived.wish
-        if self.together:
-            gram = effect @ effect.T + ridge * jnp.eye(len(effect))
-            drive = solved(gram, wish[:, None])[:, 0] @ effect
-        else:
-            drive = (wish / (jnp.sum(effect**2, axis=1) + ridge)) @ effect
-        action = _none_beyond_one(jnp.exp(PACE * self.gain) * scale * drive) + spread * noise
+        gram = effect @ effect.T + jnp.exp(PACE * self.ridge) * jnp.eye(len(effect))
+        drive = solved(gram, wish[:, None])[:, 0] @ effect
+        action = _none_beyond_one(jnp.exp(PACE * self.gain) * drive) + spread * noise
         action = jnp.clip(action, -_LARGEST_ACTION, _LARGEST_ACTION)
         return jnp.arctanh(action), memory._replace(time=memory.time + 1)
 

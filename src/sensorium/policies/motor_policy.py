@@ -126,10 +126,10 @@ class _MotorConfig(PolicyConfig):
     """Whether training changes how much noise motors have of their own. An expert has none, so imitation
     would take it away, and with it all that motors find out."""
 
-    def _policy(self, senses: Senses, actions: Actions, *, together: bool) -> MotorPolicy:
+    def _policy(self, senses: Senses, actions: Actions) -> MotorPolicy:
         if not isinstance(actions, int):
             raise ConfigError("Motor neurons are for actions that are numbers, not for choices.")
-        motors = MotorNeurons(together=together, learns_noise=self.learns_noise)
+        motors = MotorNeurons(learns_noise=self.learns_noise)
         return MotorPolicy(senses=senses, motors=motors, num_actions=actions)
 
 
@@ -145,7 +145,7 @@ class MotorNeuronsConfig(_MotorConfig):
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorPolicy:
         """Draw an agent; ConfigError unless actions are numbers."""
         senses = NamedSenses(check_sensors(spec), self.hidden_size, self.change_scale, key=key)
-        return self._policy(senses, actions, together=True)
+        return self._policy(senses, actions)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,4 +176,4 @@ class AnonymousMotorNeuronsConfig(_MotorConfig):
             self.message_size,
             key=key,
         )
-        return self._policy(senses, actions, together=False)
+        return self._policy(senses, actions)

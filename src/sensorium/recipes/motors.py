@@ -84,8 +84,8 @@ CARTPOLE = Recipe(
 )
 _UNNAMED = OneOf(
     (
-        compose(NoiseChannels(1, 0.3), Shuffle()),
-        compose(NoiseChannels(1, 0.3), Reshuffle(100), RewireMotors(every=100, signed=True)),
+        compose(NoiseChannels(3, 0.3), Shuffle()),
+        compose(NoiseChannels(3, 0.3), Reshuffle(100), RewireMotors(every=100, signed=True)),
     )
 )
 UNNAMED = Recipe(
