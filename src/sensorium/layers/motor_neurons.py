@@ -131,7 +131,7 @@ class MotorNeurons(eqx.Module):
         noise = memory.sign * normal(memory.seed, memory.time)
         cared = jnp.sqrt(scale * perceived.care)
         effect, wish = cared[:, None] * memory.digest, cared * perceived.wish
-        gram = effect @ effect.T + jnp.exp(PACE * self.ridge) * jnp.eye(len(effect))
+        gram = effect @ effect.T + jnp.exp(PACE * self.ridge) * jnp.eye(effect.shape[0])
         drive = solved(gram, wish[:, None])[:, 0] @ effect
         action = _none_beyond_one(jnp.exp(PACE * self.gain) * drive) + spread * noise
         action = jnp.clip(action, -_LARGEST_ACTION, _LARGEST_ACTION)
@@ -177,15 +177,16 @@ def _none_beyond_one(drive: Float[Array, " M"]) -> Float[Array, " M"]:
 def solved(gram: Float[Array, "L L"], right: Float[Array, "L K"]) -> Float[Array, "L K"]:
     """Solve a positive definite system by elimination: of few rows, in many worlds side by side."""
 
-    def step(i: Array, rows: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        gram, right, unit = rows
+    def step(rows: tuple[Array, ...]) -> tuple[Array, ...]:
+        i, count, gram, right, unit = rows
         others = ((gram[:, i] - unit[i]) / gram[i, i])[:, None]
-        return gram - others * gram[i][None], right - others * right[i][None], unit
+        return i + 1, count, gram - others * gram[i][None], right - others * right[i][None], unit
 
-    # The unit matrix goes along, since jax2onnx cannot follow a loop into what it closes over
-    return jax.lax.fori_loop(
-        0, len(gram), step, (gram, right, jnp.eye(len(gram), dtype=gram.dtype))
-    )[1]
+    # What does not change goes along, since jax2onnx cannot follow a loop into what it closes over; how many
+    # rows there are is added up, since it is free there
+    unit = jnp.eye(gram.shape[0], dtype=gram.dtype)
+    start = jnp.zeros((), jnp.int32), unit.sum().astype(jnp.int32), gram, right, unit
+    return jax.lax.while_loop(lambda rows: rows[0] < rows[1], step, start)[3]
 
 
 def _solved_forth(gram: Array, right: Array) -> tuple[Array, tuple[Array, Array]]:

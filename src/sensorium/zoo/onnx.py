@@ -45,6 +45,7 @@ TOLERANCE = 1e-4
 STEPS = 100
 """How many steps a file is checked for, with each number of sensors."""
 _ABSENT = 0.2  # share of entities in a made-up observation
+_DRIFT, _JUMPS = 0.05, 0.05  # of made-up readings: size in a step; share of steps that jump
 _OPSET, _IR_VERSION = 21, 10  # what onnxruntime has read since 1.20
 
 
@@ -163,8 +164,9 @@ def difference_from(
     names = [output.name for output in session.get_outputs()]
     step = eqx.filter_jit(type(policy).step)
     worst = 0.0
+    observation = None
     for _ in range(steps):
-        observation = _made_up(rng, shape_of(spec))
+        observation = _made_up(rng, shape_of(spec), observation)
         before = {name: np.asarray(leaf) for name, leaf in _named(carry, "carry").items()}
         outputs = session.run(names, {"observation": observation, **before})
         result = step(policy, jnp.asarray(observation), carry)
@@ -345,10 +347,18 @@ def _filling(leaf: Any) -> Any:
     return value
 
 
-def _made_up(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Draw readings; entities, some absent; or noise with rectangles, where some patches stand out."""
+def _made_up(
+    rng: np.random.Generator, shape: tuple[int, ...], before: np.ndarray | None
+) -> np.ndarray:
+    """Draw readings, entities, some absent, or noise with rectangles, where some patches stand out.
+
+    Readings drift from those `before`, and jump now and then, as in a world; what jumps all the time makes
+    nonsense of what motor neurons learn, and equations that only rounding decides.
+    """
     if num_sensors_of(spec_of(shape)) is not None:
         readings = rng.normal(size=shape).astype(np.float32)
+        if readings.ndim == 1 and before is not None and rng.random() > _JUMPS:
+            readings = before + np.float32(_DRIFT) * readings
         if readings.ndim == 2:
             readings[rng.random(len(readings)) < _ABSENT] = np.nan
         return readings
