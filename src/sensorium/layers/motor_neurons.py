@@ -15,7 +15,8 @@ and in motors of which little is known. In channels that matter less, B and wish
 
 All is a sum over motors or the same for each, so that another order of the motors gives the same actions in
 that order, and a motor whose sign flips the opposite action, if memory and noise move along. Cost is linear
-in M. Without noise of its own no motor could become unlike another (docs/motors.md).
+in M, and grows as the cube of K. Without noise of its own no motor could become unlike another
+(docs/motors.md).
 """
 
 from typing import NamedTuple
@@ -173,11 +174,15 @@ def _none_beyond_one(drive: Float[Array, " M"]) -> Float[Array, " M"]:
     return drive / (1 + largest**4) ** 0.25
 
 
+_Elimination = tuple[Array, Array, Array, Array, Array]
+"""The next row, how many there are, both sides of the equation, and the unit matrix."""
+
+
 @jax.custom_vjp
 def solved(gram: Float[Array, "L L"], right: Float[Array, "L K"]) -> Float[Array, "L K"]:
     """Solve a positive definite system by elimination: of few rows, in many worlds side by side."""
 
-    def step(rows: tuple[Array, ...]) -> tuple[Array, ...]:
+    def step(rows: _Elimination) -> _Elimination:
         i, count, gram, right, unit = rows
         others = ((gram[:, i] - unit[i]) / gram[i, i])[:, None]
         return i + 1, count, gram - others * gram[i][None], right - others * right[i][None], unit
