@@ -11,6 +11,7 @@ from statistics import mean
 from sensorium.reproduce import published
 from sensorium.reproduce.counterparts import (
     AA_4,
+    AA_4_TAKE_COVER,
     AA_NOISE,
     AN_2,
     AN_4,
@@ -60,6 +61,15 @@ COLUMNS = {
         "reshuffled every 25": "every 25",
         "reshuffled every 100": "every 100",
     },
+    "takecover": {
+        "plain": "plain",
+        "variant walls": "walls",
+        "variant floor": "floor",
+        "variant text": "text",
+        "variant colour": "colour",
+        "variant noise": "noise",
+        "5% occluded": "5% occluded",
+    },
 }
 PAPERS = {
     "cartpole": {
@@ -83,6 +93,7 @@ PAPERS = {
         "NLA": NLA["carracing-nla"],
     },
     "pong": {"AN: AttentionNeuron": AN_6["pong-pi"], "NLA": NLA["pong-nla"]},
+    "takecover": {"AA: AttentionAgent": AA_4_TAKE_COVER["takecover-attention-agent"]},
 }
 """What the papers' agents score, by the names of our perturbations."""
 IN_README = {
@@ -105,6 +116,7 @@ IN_README = {
         "carracing-ppo",
     ),
     "pong": ("pong-nla", "pong-pi", "pong-pi-small", "pong-pi-robust"),
+    "takecover": ("takecover-attention-agent-recurrent",),
 }
 
 

@@ -17,8 +17,8 @@ _DRAWN = "&variant=drawn"
 _ATTENTION = Stage(
     "attention",
     DaggerConfig(
-        num_envs=8,
-        rollout_steps=1000,
+        num_envs=48,  # as many floors, walls and texts
+        rollout_steps=250,
         demonstration_rounds=1,
         num_rounds=0,
         num_batches=100,
@@ -29,9 +29,9 @@ _ATTENTION = Stage(
         action_noise=(0.0, 0.3),
         attention_coef=10.0,
     ),
-    generations=8,
+    generations=12,
     expert=f"{_PLAYERS}:spotter",
-    test_every=8,
+    test_every=12,
     test_episodes=8,
 )
 _DAGGER = Stage(
@@ -52,7 +52,7 @@ _DAGGER = Stage(
         beta_generations=1,
         ema_decay=0.998,
     ),
-    generations=24,
+    generations=16,
     expert=f"{_PLAYERS}:teacher",
     test_every=8,
     test_episodes=40,
@@ -67,7 +67,9 @@ ATTENTION_AGENT = Recipe(
 RECURRENT = Recipe(
     name="takecover-attention-agent-recurrent",
     summary="Ours, which reads the importance of all patches and remembers more.",
-    policy=AttentionAgentConfig(reader_size=128, hidden_size=128, action_feedback=True),
+    policy=AttentionAgentConfig(
+        reader_size=128, hidden_size=128, head_size=128, action_feedback=True
+    ),
     env=_DISCRETE,
     stages=tuple(stage.changed(env=_DISCRETE + _DRAWN) for stage in (_ATTENTION, _DAGGER)),
 )

@@ -65,7 +65,9 @@ def _scores(
     rows, tables = [], []
     for name, policy in agents.items():
         env = _world(name, policy, variant)
-        paper = {name: {"plain": AA_4_TAKE_COVER[name][variant]}} if name in AA_4_TAKE_COVER else {}
+        changed = "plain" if variant == "plain" else f"variant {variant}"
+        printed = AA_4_TAKE_COVER.get(name, {})
+        paper = {name: {"plain": printed[changed]}} if changed in printed else {}
         of_agent, table = score_tables(
             {name: policy}, env, (Identity(),), paper, episodes, seed, out
         )
