@@ -138,11 +138,13 @@ def test_a_player_moves_as_its_plans_say():
     env.close()
 
 
-def shown_in(variant, steps=3):
-    env = open_env(f"{TAKE_COVER}?variant={variant}")
+def shown_in(variant, steps=3, whole=False):
+    """The picture after some steps, or the whole screen."""
+    env = open_env(f"{TAKE_COVER}?variant={variant}", render_mode="rgb_array")
     shown, _ = env.reset(seed=2)
     for _ in range(steps):
         shown, *_ = env.step(np.zeros(1, np.float32))
+    shown = env.render() if whole else shown
     env.close()
     return shown.astype(int)
 
@@ -163,14 +165,9 @@ def test_variants_change_what_they_are_named_after():
 
 
 def test_backgrounds_change_and_monsters_do_not():
-    screens = []
-    for variant in ("plain", "colour", "noise"):
-        env = open_env(f"{TAKE_COVER}?variant={variant}", render_mode="rgb_array")
-        env.reset(seed=2)
-        env.step(np.zeros(1, np.float32))
-        screens.append(env.render().astype(int))
-        env.close()
-    plain, colour, noise = screens
+    plain, colour, noise = (
+        shown_in(variant, whole=True) for variant in ("plain", "colour", "noise")
+    )
     view, player = np.s_[:400], np.s_[405:]
     added = (colour - plain)[view]
     tint = np.median(added, (0, 1))

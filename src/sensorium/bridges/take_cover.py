@@ -41,7 +41,8 @@ from sensorium.gymnasium_ids import TAKE_COVER_STEPS
 SIZE = 96
 """Pixels of a picture, each way."""
 OF_THE_PAPER = ("plain", "walls", "floor", "text")
-LOOKS = (*OF_THE_PAPER, "colour", "noise")
+_BACKGROUNDS = ("colour", "noise")
+LOOKS = (*OF_THE_PAPER, *_BACKGROUNDS)
 """What agents are tested with."""
 VARIANTS = (*LOOKS, "drawn")
 WIDTHS = (160, 320, 640)
@@ -133,7 +134,7 @@ class TakeCover(gymnasium.Env):
         with tempfile.TemporaryDirectory(prefix="take-cover-") as folder:
             path = Path(folder) / "take_cover.wad"
             path.write_bytes(with_settings(packaged_map().read_bytes(), *maps))
-            labels = boxes or variant in ("colour", "noise")
+            labels = boxes or variant in _BACKGROUNDS
             self._game = _open(path, width, labels, folder)
         self._screen = np.zeros((self._game.get_screen_height(), width, 3), np.uint8)
         self._info: dict[str, Any] = {}
@@ -185,7 +186,7 @@ class TakeCover(gymnasium.Env):
         """Note what there is; after an end there is nothing new."""
         state = self._game.get_state()
         self._screen = state.screen_buffer
-        if self._variant in ("colour", "noise"):
+        if self._variant in _BACKGROUNDS:
             # Floor and ceiling have a label too, which is of no object
             objects = np.isin(state.labels_buffer, [each.value for each in state.labels])
             self._screen = self._before_another_background(objects)
