@@ -91,9 +91,9 @@ _UNNAMED = OneOf(
 UNNAMED = Recipe(
     name="thrusters-motors-unnamed",
     summary="Thrusters on any body, whose sensors have no names either.",
-    policy=AnonymousMotorNeuronsConfig(),
+    policy=AnonymousMotorNeuronsConfig(hidden_size=32, wish_size=48),
     env="Thrusters",
-    stages=(Stage("gradients", _GRADIENTS, 40, _UNNAMED, training_reward=True),),
+    stages=(Stage("gradients", _GRADIENTS, 60, _UNNAMED, training_reward=True),),
 )
 ARM = Recipe(
     name="arm-motors",
