@@ -247,7 +247,7 @@ def _maps(variant: str, flat: str) -> list[Changes]:
             raise did_you_mean("flat of Freedoom", flat, _flats())
         return [_change(flat, CEILING)]
     if variant == "drawn":
-        floors = [flat for flat in _flats() if flat not in (OTHER_FLOOR, _SKY)]
+        floors = [each for each in _flats() if each not in (OTHER_FLOOR, _SKY)]
         return [_change(*each) for each in zip(floors, itertools.cycle(DRAWN_CEILINGS))]
     return [{}]
 
