@@ -25,10 +25,15 @@ def written_out(layer, image):
         for c in range(columns)
     ]
     patches = np.stack(cut).astype(np.float64)
-    queries, keys = (
-        patches @ np.asarray(p.weight, np.float64).T + np.asarray(p.bias, np.float64)
-        for p in (layer.query, layer.key)
-    )
+
+    def applied(linear, inputs):
+        return inputs @ np.asarray(linear.weight, np.float64).T + np.asarray(
+            linear.bias, np.float64
+        )
+
+    if layer.hidden is not None:
+        patches = np.tanh(applied(layer.hidden, patches))
+    queries, keys = applied(layer.query, patches), applied(layer.key, patches)
     scores = queries @ keys.T / layer.scale
     weights = np.exp(scores - scores.max(1, keepdims=True))
     return (weights / weights.sum(1, keepdims=True)).sum(0)
@@ -40,11 +45,12 @@ def written_out(layer, image):
     height=st.integers(8, 30),
     width=st.integers(8, 30),
     channels=st.sampled_from([1, 3]),
+    units=st.sampled_from([None, 1, 5]),
     seed=st.integers(0, 2**31 - 1),
 )
 @settings(max_examples=20, deadline=None)
 def test_importances_are_the_column_sums_of_the_formula(
-    size, stride, height, width, channels, seed
+    size, stride, height, width, channels, units, seed
 ):
     layer = PatchAttention(
         channels=channels,
@@ -52,6 +58,7 @@ def test_importances_are_the_column_sums_of_the_formula(
         stride=stride,
         message_size=4,
         scale=0.5,
+        hidden_size=units,
         key=jax.random.key(seed),
     )
     image = np.random.default_rng(seed).integers(0, 256, (height, width, channels), np.uint8)
@@ -59,6 +66,7 @@ def test_importances_are_the_column_sums_of_the_formula(
     np.testing.assert_allclose(counted, written_out(layer, image), rtol=2e-3, atol=2e-4)
     assert counted.sum() == pytest.approx(len(counted), rel=1e-4)
     assert layer.centres(height, width).shape == (len(counted), 2)
+    assert layer.channels == channels
 
 
 def test_scores_of_any_size_do_not_overflow():
