@@ -1,6 +1,7 @@
 """Runs: what they keep, what they refuse, and that resuming changes nothing."""
 
 import contextlib
+import importlib
 import json
 import shutil
 import signal
@@ -133,6 +134,18 @@ def test_resuming_changes_nothing(name, tmp_path):
         assert _arrays(run / "last.safetensors") == whole
         rows = (run / "metrics.jsonl").read_text().splitlines()
         assert [json.loads(row)["generation"] for row in rows] == [1, 2, 3, 4]
+
+
+def test_long_generations_are_not_lost(tmp_path, monkeypatch):
+    loop = importlib.import_module("sensorium.training.run")
+    monkeypatch.setattr(loop, "_LONGEST", 0.0)  # as if each took ten minutes
+    with pytest.raises(_Stop):
+        recipes.train(
+            tiny(checkpoint_every=100), tmp_path, quiet=True, on_generation=_stop_after(3)
+        )
+    trained = []
+    recipes.resume(tmp_path, quiet=True, on_generation=trained.append)
+    assert [row["generation"] for row in trained] == [3, 4]
 
 
 def _arrays(path):

@@ -78,7 +78,7 @@ class Stage:
     max_seconds: float | None = None
     """End it after so many seconds of training: how far it got then depends on the machine."""
     checkpoint_every: int = 10
-    """Generations between checkpoints."""
+    """Generations between checkpoints; there is one after ten minutes, too."""
 
     def __post_init__(self) -> None:
         odd = not self.name.replace("-", "").replace("_", "").isalnum() or self.name.isdigit()

@@ -30,6 +30,7 @@ from sensorium.training.run_directory import RunDirectory, describe_versions
 from sensorium.training.trainer import Metrics, Trainer
 from sensorium.types import Keys
 
+_LONGEST = 600.0  # seconds of training without a checkpoint, however few generations they are
 _TESTS = 0x7E57  # folded into the seed: test episodes are never training episodes
 
 
@@ -97,7 +98,7 @@ def run(
     ):
         metrics_file = MetricsFile(directory.path / "metrics.jsonl", budget.stage, first)
         started, elapsed, env_steps = time.perf_counter(), clock, clock.env_steps
-        generation = first
+        generation, saved = first, 0.0
         if budget.goes_on and not first:
             progress, test_score = tested(progress, 0)
             spent = budget.is_spent(0, float(progress.best_score))
@@ -139,7 +140,9 @@ def run(
             if on_generation:
                 on_generation(row)
             stop = engine.anywhere(stopped())
-            if generation % budget.checkpoint_every == 0 or spent or stop:
+            late = engine.anywhere(session - saved >= _LONGEST)
+            if generation % budget.checkpoint_every == 0 or spent or stop or late:
+                saved = session
                 elapsed = Clock(clock.seconds + session, env_steps)
                 save_checkpoint(directory.path, progress, header, elapsed)
                 trainer.saved(progress.trainer)
