@@ -80,6 +80,12 @@ def test_scores_of_any_size_do_not_overflow():
     assert float(jnp.sum(counted)) == pytest.approx(529, rel=1e-4)
 
 
+def test_no_units_at_all_are_refused():
+    sizes = dict(channels=3, patch_size=7, stride=4, message_size=4, scale=2.0)
+    with pytest.raises(ConfigError, match="at least 1, or None"):
+        PatchAttention(**sizes, hidden_size=0, key=jax.random.key(0))
+
+
 def test_centres_are_in_the_middle_of_patches():
     layer = PatchAttention(
         channels=3, patch_size=7, stride=4, message_size=4, scale=2.0, key=jax.random.key(0)

@@ -64,6 +64,8 @@ class PatchAttention(eqx.Module):
         """
         if min(patch_size, stride, message_size) < 1:
             raise ConfigError("Patches need a size, a stride and a message size of at least 1.")
+        if hidden_size is not None and hidden_size < 1:
+            raise ConfigError("Units between pixels and queries and keys are at least 1, or None.")
         key_query, key_key = jax.random.split(key)
         num_inputs = patch_size**2 * channels
         self.hidden = None
@@ -104,10 +106,9 @@ class PatchAttention(eqx.Module):
         Args:
             image: Bytes, or numbers from 0 to 255.
         """
-        weights, biases = (
-            jnp.concatenate([getattr(self.query, name), getattr(self.key, name)])
-            for name in ("weight", "bias")
-        )
+        projections = self.query, self.key
+        weights = jnp.concatenate([projection.weight for projection in projections])
+        biases = jnp.concatenate([projection.bias for projection in projections])
         image = image.astype(jnp.float32) / 255
         if self.hidden is None:
             projected = self._project(image, weights) + biases

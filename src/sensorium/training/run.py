@@ -98,7 +98,7 @@ def run(
     ):
         metrics_file = MetricsFile(directory.path / "metrics.jsonl", budget.stage, first)
         started, elapsed, env_steps = time.perf_counter(), clock, clock.env_steps
-        generation, saved = first, 0.0
+        generation = first
         if budget.goes_on and not first:
             progress, test_score = tested(progress, 0)
             spent = budget.is_spent(0, float(progress.best_score))
@@ -140,9 +140,9 @@ def run(
             if on_generation:
                 on_generation(row)
             stop = engine.anywhere(stopped())
-            late = engine.anywhere(session - saved >= _LONGEST)
+            since_saved = clock.seconds + session - elapsed.seconds
+            late = engine.anywhere(since_saved >= _LONGEST)
             if generation % budget.checkpoint_every == 0 or spent or stop or late:
-                saved = session
                 elapsed = Clock(clock.seconds + session, env_steps)
                 save_checkpoint(directory.path, progress, header, elapsed)
                 trainer.saved(progress.trainer)
