@@ -10,10 +10,10 @@ PATIENCE = 240_000  # ms: agents are compiled meanwhile, perhaps on a busy machi
 
 
 def until(page, condition):
-    """Wait until a condition on the last frame `f` and the state `s` holds."""
-    page.wait_for_function(
+    """Wait until a condition on the last frame `f` and the state `s` holds, and return its value."""
+    return page.wait_for_function(
         f"() => {{ const f = sensorium.frame, s = sensorium.state; return {condition} }}"
-    )
+    ).json_value()
 
 
 def keep(page, name, whole=True):
