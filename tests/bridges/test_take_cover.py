@@ -1,6 +1,7 @@
 """DoomTakeCover: its maps, what agents see of it, and players that read where balls are."""
 
 import contextlib
+import itertools
 import os
 from pathlib import Path
 
@@ -90,6 +91,37 @@ def test_an_episode_is_decided_by_its_seed_and_lasts_until_death():
     env.close()
 
 
+@pytest.mark.parametrize("frame_skip", [4, 7])
+def test_an_action_may_be_held_for_several_tics(frame_skip):
+    plain, held = open_env(QUICK), open_env(f"{QUICK}&frame_skip={frame_skip}")
+    actions = np.random.default_rng(0).integers(-1, 2, TAKE_COVER_STEPS)
+    tics = itertools.count()
+    each_tic, total, *end = episode(
+        plain, 3, lambda *_: np.array([actions[next(tics) // frame_skip]], np.float32)
+    )
+    decisions = iter(actions)
+    pictures, of_held, *end_of_held = episode(
+        held, 3, lambda *_: np.array([next(decisions)], np.float32)
+    )
+    np.testing.assert_array_equal(  # the face below the view looks about as often as it is drawn
+        pictures[:-1, :80], each_tic[:-1:frame_skip][: len(pictures) - 1, :80]
+    )
+    assert len(pictures) == 1 + -(-(len(each_tic) - 1) // frame_skip)
+    assert (of_held, end_of_held) == (total, end)
+    plain.close()
+    held.close()
+
+
+def test_the_time_limit_counts_tics():
+    env = open_env(f"{QUICK}&discrete=true&frame_skip=4")
+    pictures, total, terminated, truncated = episode(
+        env, 0, lambda env, info: int(players.player(env.unwrapped, None, info)[0].argmax())
+    )
+    assert (total, terminated, truncated) == (TAKE_COVER_STEPS, False, True)
+    assert len(pictures) == 1 + TAKE_COVER_STEPS // 4
+    env.close()
+
+
 @pytest.mark.parametrize("player", [players.player, players.teacher])
 @pytest.mark.parametrize("discrete", ["", "&discrete=true"])
 def test_players_live_to_the_end(player, discrete):
@@ -106,6 +138,25 @@ def test_players_live_to_the_end(player, discrete):
 
     _, total, terminated, truncated = episode(env, 0, act)
     assert (total, terminated, truncated) == (TAKE_COVER_STEPS, False, True)
+    env.close()
+
+
+def test_a_watcher_counts_balls_that_the_picture_shows():
+    env = open_env(f"{QUICK}&discrete=true")
+    _, info = env.reset(seed=0)
+    x, y, _ = info["player"]
+    ball = np.array([x + 60, y + 30, -10, 0, 1])  # in the picture
+    beside = np.array([x + 20, y + 40, -10, 0, 2])  # in its way, and out of the picture
+
+    def advice(player, *balls):
+        balls = np.array(balls).reshape(-1, 5)
+        return np.concatenate(player(env.unwrapped, None, info | {"balls": balls}))
+
+    np.testing.assert_array_equal(
+        advice(players.watcher, ball, beside), advice(players.teacher, ball)
+    )
+    np.testing.assert_array_equal(advice(players.watcher, beside), advice(players.teacher))
+    assert not np.allclose(advice(players.teacher, beside)[:3], advice(players.teacher)[:3])
     env.close()
 
 
@@ -238,6 +289,8 @@ def test_balls_are_where_the_boxes_say():
         ("width=160.0", "160, 320, 640"),
         ("width=wide", "160, 320, 640"),
         ("discrete=maybe", "discrete .* true or false"),
+        ("frame_skip=0", "for 1 to 2100 tics, not 0"),
+        ("frame_skip=1.5", "for 1 to 2100 tics, not 1.5"),
         ("boxes=3", "boxes .* true or false"),
         ("variant=floor&flat=GRAS1", "did you mean 'GRASS1'"),
         ("variant=floor&flat=F1_START", "no flat of Freedoom 'F1_START'"),

@@ -92,6 +92,7 @@ class TakeCover(gymnasium.Env):
         width: Any = 640,
         discrete: Any = False,
         boxes: Any = False,
+        frame_skip: Any = 1,
         render_mode: str | None = None,
     ):
         """Start ViZDoom.
@@ -103,13 +104,14 @@ class TakeCover(gymnasium.Env):
             width: Pixels of the screen, of `WIDTHS`; smaller is quicker, and looks a little different.
             discrete: Take one of three actions, instead of a number.
             boxes: Say in `info` where balls are to be seen.
+            frame_skip: Tics that each action is held for; the reward is 1 for each of them.
             render_mode: None, or `"rgb_array"` for the whole screen.
 
         Raises:
             MissingExtraError: ViZDoom is not installed.
             UnknownNameError: There is no such variant.
-            ConfigError: The screen cannot be of that width, there is no such flat, or what is true or false
-                is something else.
+            ConfigError: The screen cannot be of that width, there is no such flat, an action cannot be held
+                for so long, or what is true or false is something else.
         """
         if variant not in VARIANTS:
             raise did_you_mean("variant of TakeCover", str(variant), VARIANTS)
@@ -120,11 +122,15 @@ class TakeCover(gymnasium.Env):
         for name, said in (("discrete", discrete), ("boxes", boxes)):
             if not isinstance(said, bool):
                 raise ConfigError(f"TakeCover: {name} is true or false, not {said!r}.")
+        if type(frame_skip) is not int or not 1 <= frame_skip <= TAKE_COVER_STEPS:
+            raise ConfigError(
+                f"TakeCover holds each action for 1 to {TAKE_COVER_STEPS} tics, not {frame_skip!r}."
+            )
         self.observation_space = spaces.Box(0, 255, (SIZE, SIZE, 3), np.uint8)
         self.action_space: spaces.Space = (
             spaces.Discrete(3) if discrete else spaces.Box(-1.0, 1.0, (1,), np.float32)
         )
-        self.render_mode, self._discrete = render_mode, discrete
+        self.render_mode, self._discrete, self._frame_skip = render_mode, discrete, frame_skip
         self._text = HoveringText(str(text), _BOX) if variant == "text" else None
         self._variant = variant
         self._added = np.zeros(3)
@@ -161,13 +167,13 @@ class TakeCover(gymnasium.Env):
         return self._picture(), self._info
 
     def step(self, action: Any) -> tuple[Picture, float, bool, bool, dict[str, Any]]:
-        """Act for one tic."""
+        """Hold an action for `frame_skip` tics."""
         if self._discrete:
             left, right = action == 1, action == 2
         else:
             number = float(np.reshape(action, ()))
             left, right = number < -_THRESHOLD, number > _THRESHOLD
-        reward = self._game.make_action([bool(right), bool(left)])
+        reward = self._game.make_action([bool(right), bool(left)], self._frame_skip)
         dead = self._game.is_player_dead()
         over = self._game.is_episode_finished() and not dead
         if not (dead or over):

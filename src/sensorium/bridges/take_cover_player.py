@@ -8,8 +8,9 @@ is to the middle. A ball hits within 22 units; a held direction adds 0.75 to the
 which keeps 29/32 of it after.
 
 `player` plays as well as it can. `teacher` wants to stay further away, and holds its first direction for at
-least 12 tics: its advice comes early, and forgives a student that is late. `spotter` is the same, and says
-where balls are to be seen.
+least 12 tics: its advice comes early, and forgives a student that is late. `watcher` is the same for students
+that remember little: it only counts balls within the 90 degrees that the picture shows. `spotter` is
+`teacher`, and says where balls are to be seen.
 """
 
 import dataclasses
@@ -24,7 +25,8 @@ from sensorium.errors import ConfigError
 
 _LOW, _HIGH = 16.0, 752.0  # where the middle of the player can be
 _THRUST, _FRICTION = 0.75, 29 / 32
-_REACH = 22.0  # half the width of the player (16) and of a ball (6)
+_BALL = 6.0  # half its width
+_REACH = 16.0 + _BALL  # and of the player
 _NEAR = 2.0  # more along the way of a ball, for which tics it is counted as there
 _HORIZON = 70  # tics
 _MOVES = (0, 1, -1)  # nothing, left, right: as the actions of a game that takes one of three
@@ -138,6 +140,13 @@ def teacher(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
     return _advised(env, _FORGIVING, info)
 
 
+def watcher(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
+    """Choose as `teacher` would among the balls that are in the picture."""
+    x, y, _ = info["player"]
+    ahead, aside = info["balls"][:, 0] - x, np.abs(info["balls"][:, 1] - y)
+    return teacher(env, observation, {**info, "balls": info["balls"][aside - _BALL < ahead]})
+
+
 def spotter(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:
     """Do as `teacher` does, and say where balls are to be seen, in a world with `boxes=true`."""
     action, known = teacher(env, observation, info)
@@ -174,10 +183,12 @@ def _known(info: dict[str, Any]) -> Float[np.ndarray, " known"]:
     return known
 
 
-player.privileged = teacher.privileged = spotter.privileged = (  # type: ignore[attr-defined]
+_PRIVILEGED = (
     "place",
     "velocity",
     *(f"{what} of ball {n + 1}" for n in range(_BALLS) for what in ("arrival", "place")),
 )
-player.weighs = teacher.weighs = True  # type: ignore[attr-defined]
+for _player in (player, teacher, watcher, spotter):
+    _player.privileged = _PRIVILEGED  # type: ignore[attr-defined]
+    _player.weighs = _player is not spotter  # type: ignore[attr-defined]
 spotter.boxes = 8  # type: ignore[attr-defined]
