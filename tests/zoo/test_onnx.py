@@ -56,6 +56,11 @@ POLICIES = {
     "motors-unnamed": (AnonymousMotorNeuronsConfig(), 5, True),
     "motors-attention": (AnonymousMotorNeuronsConfig(num_queries=4), 5, True),
     "attention-agent": (AttentionAgentConfig(), IMAGES, False),
+    "attention-agent-of-all-patches": (
+        AttentionAgentConfig(patch_units=3, reader_size=8, head_size=8, action_feedback=True),
+        IMAGES,
+        False,
+    ),
     "images": (VisionAttentionNeuronConfig(num_queries=64), IMAGES, False),
     "images-of-pong": (
         VisionAttentionNeuronConfig(
