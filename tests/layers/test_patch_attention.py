@@ -25,15 +25,10 @@ def written_out(layer, image):
         for c in range(columns)
     ]
     patches = np.stack(cut).astype(np.float64)
-
-    def applied(linear, inputs):
-        return inputs @ np.asarray(linear.weight, np.float64).T + np.asarray(
-            linear.bias, np.float64
-        )
-
-    if layer.hidden is not None:
-        patches = np.tanh(applied(layer.hidden, patches))
-    queries, keys = applied(layer.query, patches), applied(layer.key, patches)
+    queries, keys = (
+        patches @ np.asarray(p.weight, np.float64).T + np.asarray(p.bias, np.float64)
+        for p in (layer.query, layer.key)
+    )
     scores = queries @ keys.T / layer.scale
     weights = np.exp(scores - scores.max(1, keepdims=True))
     return (weights / weights.sum(1, keepdims=True)).sum(0)
@@ -45,12 +40,11 @@ def written_out(layer, image):
     height=st.integers(8, 30),
     width=st.integers(8, 30),
     channels=st.sampled_from([1, 3]),
-    units=st.sampled_from([None, 1, 5]),
     seed=st.integers(0, 2**31 - 1),
 )
 @settings(max_examples=20, deadline=None)
 def test_importances_are_the_column_sums_of_the_formula(
-    size, stride, height, width, channels, units, seed
+    size, stride, height, width, channels, seed
 ):
     layer = PatchAttention(
         channels=channels,
@@ -58,7 +52,6 @@ def test_importances_are_the_column_sums_of_the_formula(
         stride=stride,
         message_size=4,
         scale=0.5,
-        hidden_size=units,
         key=jax.random.key(seed),
     )
     image = np.random.default_rng(seed).integers(0, 256, (height, width, channels), np.uint8)
@@ -66,7 +59,6 @@ def test_importances_are_the_column_sums_of_the_formula(
     np.testing.assert_allclose(counted, written_out(layer, image), rtol=2e-3, atol=2e-4)
     assert counted.sum() == pytest.approx(len(counted), rel=1e-4)
     assert layer.centres(height, width).shape == (len(counted), 2)
-    assert layer.channels == channels
 
 
 def test_scores_of_any_size_do_not_overflow():
@@ -78,12 +70,6 @@ def test_scores_of_any_size_do_not_overflow():
     assert counted.shape == (529,)
     assert bool(jnp.all(jnp.isfinite(counted)))
     assert float(jnp.sum(counted)) == pytest.approx(529, rel=1e-4)
-
-
-def test_no_units_at_all_are_refused():
-    sizes = dict(channels=3, patch_size=7, stride=4, message_size=4, scale=2.0)
-    with pytest.raises(ConfigError, match="at least 1, or None"):
-        PatchAttention(**sizes, hidden_size=0, key=jax.random.key(0))
 
 
 def test_centres_are_in_the_middle_of_patches():

@@ -57,7 +57,7 @@ POLICIES = {
     "motors-attention": (AnonymousMotorNeuronsConfig(num_queries=4), 5, True),
     "attention-agent": (AttentionAgentConfig(), IMAGES, False),
     "attention-agent-of-all-patches": (
-        AttentionAgentConfig(patch_units=3, reader_size=8, head_size=8, action_feedback=True),
+        AttentionAgentConfig(reader_size=8, head_size=8, action_feedback=True),
         IMAGES,
         False,
     ),

@@ -5,9 +5,6 @@ attention matrix whose rows are softmaxes:
 
     A = softmax((X W_q + b_q) (X W_k + b_k)ᵀ / scale),    importance = Σ_i A_i,    X: patches x pixels
 
-A linear query or key hardly tells a bright spot of a few pixels from a bright wall. So X may also be units
-with tanh that all patches share, as keys of nonlinear attention are nonlinear.
-
 Neither X nor A is ever in memory. A patch of 7 pixels every 4 is four neighbouring blocks of 4 x 4 pixels,
 so blocks are projected once and the projections added up; rows of A are summed a block at a time.
 """
@@ -29,8 +26,6 @@ ROWS_AT_A_TIME: int | None = 64  # of the attention matrix at a time, which then
 class PatchAttention(eqx.Module):
     """The importance of each patch of an image."""
 
-    hidden: Linear | None
-    """From pixels to units that queries and keys read; None for the pixels themselves, as published."""
     query: Linear
     key: Linear
     patch_size: int = eqx.field(static=True)
@@ -45,7 +40,6 @@ class PatchAttention(eqx.Module):
         stride: int,
         message_size: int,
         scale: float,
-        hidden_size: int | None = None,
         key: Key,
     ):
         """Draw the projections.
@@ -56,7 +50,6 @@ class PatchAttention(eqx.Module):
             stride: Pixels from each patch to the next.
             message_size: D, width of queries and keys.
             scale: What the products of queries and keys are divided by.
-            hidden_size: Units between pixels and queries and keys; None for none.
             key: Random key.
 
         Raises:
@@ -64,23 +57,11 @@ class PatchAttention(eqx.Module):
         """
         if min(patch_size, stride, message_size) < 1:
             raise ConfigError("Patches need a size, a stride and a message size of at least 1.")
-        if hidden_size is not None and hidden_size < 1:
-            raise ConfigError("Units between pixels and queries and keys are at least 1, or None.")
         key_query, key_key = jax.random.split(key)
-        num_inputs = patch_size**2 * channels
-        self.hidden = None
-        if hidden_size is not None:
-            self.hidden = Linear(num_inputs, hidden_size, key=jax.random.fold_in(key, 0))
-            num_inputs = hidden_size
-        self.query = Linear(num_inputs, message_size, key=key_query)
-        self.key = Linear(num_inputs, message_size, key=key_key)
+        pixels = patch_size**2 * channels
+        self.query = Linear(pixels, message_size, key=key_query)
+        self.key = Linear(pixels, message_size, key=key_key)
         self.patch_size, self.stride, self.scale = patch_size, stride, scale
-
-    @property
-    def channels(self) -> int:
-        """C of the images that it takes."""
-        first = self.query if self.hidden is None else self.hidden
-        return first.weight.shape[1] // self.patch_size**2
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
         """Count rows and columns of patches in an image.
@@ -109,12 +90,7 @@ class PatchAttention(eqx.Module):
         projections = self.query, self.key
         weights = jnp.concatenate([projection.weight for projection in projections])
         biases = jnp.concatenate([projection.bias for projection in projections])
-        image = image.astype(jnp.float32) / 255
-        if self.hidden is None:
-            projected = self._project(image, weights) + biases
-        else:
-            units = jnp.tanh(self._project(image, self.hidden.weight) + self.hidden.bias)
-            projected = units @ weights.T + biases
+        projected = self._project(image.astype(jnp.float32) / 255, weights) + biases
         queries, keys = jnp.split(projected, 2, -1)
         return patch_importance(queries / self.scale, keys)
 

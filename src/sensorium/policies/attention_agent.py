@@ -105,7 +105,7 @@ class AttentionAgent(Policy):
     @property
     def channels(self) -> int:
         """Of the images that it takes."""
-        return self.look.channels
+        return self.look.query.weight.shape[1] // self.look.patch_size**2
 
     def fitted_to(self, wanted: Policy) -> Policy:
         """Return it with as many places as `wanted` attends to, if that is an AttentionAgent too."""
@@ -200,8 +200,6 @@ class AttentionAgentConfig(PolicyConfig):
     """Of the images."""
     scale: float = 2.0
     """What products of queries and keys are divided by: √message_size; √147 in the agents of 2020."""
-    patch_units: int | None = None
-    """Units with tanh that queries and keys of a patch are made of; None for its pixels, as published."""
     reader_size: int | None = None
     """Units of each of two layers that read the importance of all patches; None for places alone, as
     published."""
@@ -220,7 +218,6 @@ class AttentionAgentConfig(PolicyConfig):
             stride=self.stride,
             message_size=self.message_size,
             scale=self.scale,
-            hidden_size=self.patch_units,
             key=key_look,
         )
         reader, num_features = None, 2 * self.top
