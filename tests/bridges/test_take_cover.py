@@ -119,6 +119,7 @@ def test_the_time_limit_counts_tics():
     )
     assert (total, terminated, truncated) == (TAKE_COVER_STEPS, False, True)
     assert len(pictures) == 1 + TAKE_COVER_STEPS // 4
+    assert env.metadata["render_fps"] == 35 / 4
     env.close()
 
 

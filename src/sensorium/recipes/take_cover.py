@@ -11,9 +11,9 @@ from sensorium.recipes.recipe import Recipe, Stage
 from sensorium.training import DaggerConfig
 
 _PLAYERS = "sensorium.bridges.take_cover_player"
-_WORLD = f"gym:{TAKE_COVER}?width=160&boxes=true"
-_DISCRETE = f"{_WORLD}&discrete=true"
-_DRAWN = "&variant=drawn"
+_WORLD = f"gym:{TAKE_COVER}?width=160"
+_BOXES = f"{_WORLD}&boxes=true"
+_DISCRETE, _DRAWN, _HELD = "&discrete=true", "&variant=drawn", "&frame_skip=4"
 _ATTENTION = Stage(
     "attention",
     DaggerConfig(
@@ -59,10 +59,18 @@ _DAGGER = Stage(
 )
 ATTENTION_AGENT = Recipe(
     name="takecover-attention-agent",
-    summary="AttentionAgent of DoomTakeCover, as published (3,633 parameters); imitates a player.",
+    summary="AttentionAgent of DoomTakeCover, as published but for three outputs (3,667 parameters).",
     policy=AttentionAgentConfig(),
-    env=_WORLD,
-    stages=(_ATTENTION, _DAGGER),
+    env=_BOXES + _DISCRETE + _HELD,
+    stages=(
+        _ATTENTION,
+        _DAGGER.changed(
+            env=_WORLD + _DISCRETE + _HELD,
+            expert=f"{_PLAYERS}:watcher",  # the network remembers little
+            generations=12,
+            test_every=4,
+        ),
+    ),
 )
 RECURRENT = Recipe(
     name="takecover-attention-agent-recurrent",
@@ -70,14 +78,14 @@ RECURRENT = Recipe(
     policy=AttentionAgentConfig(
         reader_size=128, hidden_size=128, head_size=128, action_feedback=True
     ),
-    env=_DISCRETE,
-    stages=tuple(stage.changed(env=_DISCRETE + _DRAWN) for stage in (_ATTENTION, _DAGGER)),
+    env=_BOXES + _DISCRETE,
+    stages=tuple(stage.changed(env=_BOXES + _DISCRETE + _DRAWN) for stage in (_ATTENTION, _DAGGER)),
 )
 CNN = Recipe(
     name="takecover-cnn",
     summary="Convolutional agent of four pictures (half as wide as that of Mnih et al. 2015): a baseline.",
     policy=ConvolutionalConfig(channels=(16, 32, 32), hidden_sizes=(256,), num_frames=4),
-    env=f"gym:{TAKE_COVER}?width=160&discrete=true",
+    env=_WORLD + _DISCRETE,
     stages=(
         _DAGGER.changed(
             freeze_encoder=False,

@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from sensorium import recipes
 from sensorium.analysis.attention import importance_figure, trace_images
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.bridges.take_cover import OF_THE_PAPER
@@ -39,6 +40,7 @@ from sensorium.rollout.host import seeds_of
 from sensorium.terminal import shown
 from sensorium.training.auxiliary import inside
 from sensorium.types import Action, PyTree
+from sensorium.world_names import split_options, with_options
 
 _AUTHORS = ("takecover_attention_agent",)
 PLACES = (1, 2, 5, 10)
@@ -64,7 +66,7 @@ def _scores(
     """Score agents in one variant."""
     rows, tables = [], []
     for name, policy in agents.items():
-        env = _world(name, policy, variant)
+        env = _world(name, variant)
         changed = "plain" if variant == "plain" else f"variant {variant}"
         printed = AA_4_TAKE_COVER.get(name, {})
         paper = {name: {"plain": printed[changed]}} if changed in printed else {}
@@ -76,11 +78,15 @@ def _scores(
     return rows, Group(*(table for table in tables if table is not None))
 
 
-def _world(name: str, policy: Policy, variant: str = "plain") -> str:
-    """Name the world whose pictures and actions an agent was trained for."""
-    width = "" if name in _AUTHORS else "&width=160"
-    discrete = "&discrete=true" if policy.num_actions > 1 else ""
-    return f"gym:{TAKE_COVER}?variant={variant}{width}{discrete}"
+def _world(name: str, variant: str = "plain") -> str:
+    """Name the world that an agent was trained for, or a variant of it."""
+    env = f"gym:{TAKE_COVER}" if name in _AUTHORS else recipes.find(name).env
+    return with_options(env, variant=variant)
+
+
+def _max_steps(env: str) -> int:
+    """Of an episode: each takes as many tics as actions are held for."""
+    return -(-TAKE_COVER_STEPS // split_options(env)[1].get("frame_skip", 1))
 
 
 def effect_of_k(episodes: int, seed: int, out: Path) -> Result:
@@ -91,9 +97,7 @@ def effect_of_k(episodes: int, seed: int, out: Path) -> Result:
     for name, policy in agents.items():
         agent = cast(AttentionAgent, policy)
         fewer = {f"{name} with K = {k}": agent.with_top(k) for k in PLACES}
-        of_agent, table = score_tables(
-            fewer, _world(name, agent), (Identity(),), {}, episodes, seed, out
-        )
+        of_agent, table = score_tables(fewer, _world(name), (Identity(),), {}, episodes, seed, out)
         rows += [row | {"k": k} for k, row in zip(PLACES, of_agent, strict=True)]
         tables += [table] if table is not None else []
     return rows, Group(*tables)
@@ -112,13 +116,13 @@ def attention(episodes: int, seed: int, out: Path) -> Result:
         table.add_column(column, justify="right")
     rows: list[dict[str, Any]] = []
     for name, policy in agents.items():
-        env = _world(name, policy)
+        env = _world(name)
         figure = out / f"takecover-attention-{name}.png"
         episode = trace_images(
-            policy, make_world(env), Identity(), evaluation_keys(seed, 1)[0], TAKE_COVER_STEPS
+            policy, make_world(env), Identity(), evaluation_keys(seed, 1)[0], _max_steps(env)
         )
         importance_figure(figure, policy, episode, f"{name}: importance of patches, one episode")
-        found = _on_balls(policy, f"{env}&boxes=true", episodes, seed)
+        found = _on_balls(policy, with_options(env, boxes=True), episodes, seed)
         rows.append(
             {"agent": name, "env": env, "episodes": episodes, "figure": str(figure), **found}
         )
@@ -153,7 +157,7 @@ def _on_balls(policy: Policy, env: str, episodes: int, seed: int) -> dict[str, f
     key_start, key_steps = jax.random.split(evaluation_keys(seed, 1)[0])
     with open_engine(make_world(env)) as engine:
         collector = open_collector(engine, episodes, key_start, cut_first=False, expert=spotter)
-        _, steps = collector.collect(_Looking(policy), TAKE_COVER_STEPS, key_steps)
+        _, steps = collector.collect(_Looking(policy), _max_steps(env), key_steps)
     first = np.asarray(steps.alive) & (np.cumsum(np.asarray(steps.started), axis=0) <= 1)
     seen = np.asarray(steps.record)[first]
     seen = seen[seen[:, 0] > 0]
