@@ -192,7 +192,7 @@ def test_a_world_of_ones_own_is_shown(policy, key, tmp_path, monkeypatch):
     world = make_world("Drawn")
     trace = trace_episode(policy, world, Identity(), key, 8)
     assert image(world, trace, 3).max() == image(world, trace, 3).min() == 3
-    assert write_video(tmp_path / "own.mp4", trace, world, "own") == 4
+    assert write_video(tmp_path / "own.mp4", trace, world, "own") == 8
 
 
 def test_drawing_is_an_extra(monkeypatch):

@@ -75,10 +75,18 @@ def test_agents_without_patches_have_none_to_show():
         FeedForwardConfig().build(5, 1, jax.random.key(0)).patches(96, 96)
 
 
+@pytest.mark.parametrize(("steps_per_second", "frames"), [(50, 4), (30, 4), (15, 8)])
+def test_slow_worlds_have_a_frame_for_each_step(
+    policy, episode, tmp_path, steps_per_second, frames
+):
+    path = tmp_path / "seen.mp4"
+    assert frames == attention.write_image_video(path, policy, episode, "seen", steps_per_second)
+    assert len(frames_of(str(path), 496, 800)) == frames
+
+
 def test_video_and_figure_are_written(policy, episode, tmp_path):
     assert attention.write_image_video(tmp_path / "seen.mp4", policy, episode, "seen", 50) == 4
     frames = frames_of(str(tmp_path / "seen.mp4"), 496, 800)
-    assert len(frames) == 4
     # Some of the image is dimmed and some is not
     assert frames[0, 30:400, 20:380].std() > 5
     attention.importance_figure(tmp_path / "seen.png", policy, episode, "seen")
@@ -90,8 +98,8 @@ def test_the_agents_own_number_of_patches_is_lit_the_best_whitest(policy, episod
     """On a black world in its own order: what is not black is what the agent looks at."""
     drawn = []
 
-    def keep(path, draw, steps, fps):
-        drawn.extend(draw(step) for step in steps)
+    def keep(path, draw, count, steps_per_second):
+        drawn.extend(draw(step) for step in range(count))
         return len(drawn)
 
     black = np.zeros_like(episode.world)

@@ -20,7 +20,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sensorium.analysis import style
 from sensorium.analysis.traces import run_on_host
-from sensorium.analysis.video import STRIDE, write_frames
+from sensorium.analysis.video import write_frames
 from sensorium.bridges.from_gymnasium import HostWorld
 from sensorium.envs import Environment, World
 from sensorium.perturbations import Perturbation, begin
@@ -182,7 +182,7 @@ def write_image_video(
     steps_per_second: int,
     names: Sequence[str] = (),
 ) -> int:
-    """Write an mp4 in real time, a frame for every second step.
+    """Write an mp4 in real time.
 
     Args:
         path: The file to create or replace.
@@ -212,7 +212,7 @@ def write_image_video(
         line = f"{title}   step {step}   return {shown(float(totals[step]))}"
         return _draw(episode, step, light, line, draw_actions)
 
-    return write_frames(path, draw, range(0, count, STRIDE), steps_per_second / STRIDE)
+    return write_frames(path, draw, count, steps_per_second)
 
 
 def _draw(

@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,11 @@ from sensorium.serialisation import atomic_write
 from sensorium.terminal import shown
 from sensorium.types import digest_levels, levels
 
-STRIDE = 2
-"""Steps from frame to frame."""
+_FRAMES_PER_SECOND = 30  # of steps that come as fast, every second one is a frame
 
 
 def write_video(path: Path | str, trace: EpisodeTrace, world: World, title: str) -> int:
-    """Write an mp4 in real time, a frame for every second step.
+    """Write an mp4 in real time.
 
     Args:
         path: The file to create or replace; nothing is left if it fails.
@@ -46,26 +45,31 @@ def write_video(path: Path | str, trace: EpisodeTrace, world: World, title: str)
         raise ConfigError(
             "The world does not draw itself, so there is no video of it; a figure shows its sensors."
         )
-    frames = range(0, max(int(np.asarray(trace.alive).sum()), 1), STRIDE)
+    count = max(int(np.asarray(trace.alive).sum()), 1)
     panel = _Panel(trace, world, title)
     try:
-        return write_frames(path, panel.frame, frames, world.steps_per_second / STRIDE)
+        return write_frames(path, panel.frame, count, world.steps_per_second)
     finally:
         panel.close()
 
 
 def write_frames(
-    path: Path | str, draw: Callable[[int], np.ndarray], steps: Sequence[int], fps: float
+    path: Path | str, draw: Callable[[int], np.ndarray], count: int, steps_per_second: int
 ) -> int:
-    """Write an mp4 of an image (RGB) for each of some steps, `fps` a second; return how many there are.
+    """Write an mp4 in real time of the images (RGB) of `count` steps.
+
+    Returns:
+        How many frames were written: one for each step, or for every second one of fast worlds.
 
     Raises:
         WriteError: The file could not be written; nothing is left of it.
     """
+    stride = 2 if steps_per_second >= _FRAMES_PER_SECOND else 1
+    steps = range(0, count, stride)
     with atomic_write(path) as file, tempfile.TemporaryDirectory() as folder:
         encoded = Path(folder) / "video.mp4"  # ffmpeg goes by the end of the name
         try:
-            with warnings.catch_warnings(), _writer(encoded, fps) as video:
+            with warnings.catch_warnings(), _writer(encoded, steps_per_second / stride) as video:
                 warnings.simplefilter("ignore", RuntimeWarning)  # JAX's, of forks: this is ffmpeg
                 for step in steps:
                     video.append_data(draw(step))
