@@ -81,7 +81,7 @@ def _scores(
 def _world(name: str, variant: str = "plain") -> str:
     """Name the world that an agent was trained for, or a variant of it."""
     env = f"gym:{TAKE_COVER}" if name in _AUTHORS else recipes.find(name).env
-    return with_options(env, variant=variant)
+    return env if variant == "plain" else with_options(env, variant=variant)
 
 
 def _max_steps(env: str) -> int:
