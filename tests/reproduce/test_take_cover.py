@@ -29,12 +29,12 @@ def untrained(tmp_path, monkeypatch):
 def test_scores_stand_beside_the_papers_and_beside_those_of_who_looks_at_nothing(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(take_cover, "OF_THE_PAPER", ("walls",))  # each is compiled anew
+    monkeypatch.setattr(take_cover, "OF_THE_PAPER", ("walls", "floor"))  # each is compiled anew
     path = tmp_path / "table.json"
     reproduce.run("aa-table-4-takecover", episodes=1, seed=0, out=tmp_path, json=str(path))
     rows = json.loads(path.read_text())
     papers = [(row["variant"], row["paper"]) for row in rows if row["agent"] == NAME]
-    assert papers == [("walls", "934 ± 560")]
+    assert papers == [("walls", "934 ± 560"), ("floor", "1120 ± 613")]
     blind = {row["agent"]: row["mean"] for row in rows if row["agent"] != NAME}
     assert set(blind) == {"stands", "acts at random", "sweeps from wall to wall"}
     assert all(50 < lived < 2100 for lived in blind.values()), blind
