@@ -24,8 +24,8 @@ from sensorium.perturbations import (
 )
 from sensorium.policies import AttentionNeuronConfig, FeedForwardConfig, Policy
 from sensorium.recipes import resume, train
-from sensorium.rollout import DeviceEngine, EngineConfig, acting, make_world, open_engine
-from sensorium.rollout.acting import PolicyActor
+from sensorium.rollout import DeviceEngine, EngineConfig, acting, host, make_world, open_engine
+from sensorium.rollout.acting import PerturbedActor, PolicyActor
 from sensorium.rollout.host import HostEngine, seeds_of
 from sensorium.seeding import stream
 from sensorium.training import RunDirectory
@@ -129,6 +129,35 @@ def test_nobody_acts_where_nothing_runs(key):
         few = engine.transcribe(lambda: Noting(policies, world, keys[:3]), seeds_of(keys[:3]))
     assert set(lanes) == {(2, 2)}
     np.testing.assert_allclose(few.rewards, many.rewards[0, :3], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("perturbed", [False, True], ids=["of a policy", "of any make"])
+def test_a_batch_shrinks_where_most_lanes_are_idle(perturbed, key, monkeypatch):
+    """The episodes, of 5 to 14 steps each, stay the same but for the last digits."""
+    batches = []
+
+    class Noting(PolicyActor):
+        def act(self, started, episodes, observations):
+            batches.append(len(started))
+            return super().act(started, episodes, observations)
+
+    bare, world = make_world(WALK), make_world(WALK, Reshuffle(3) if perturbed else PERTURBATION)
+    policies, keys = population(CONFIG, bare, 1), jax.random.split(key, 20)
+
+    def actor():
+        if perturbed:
+            return PerturbedActor(Noting(policies, bare, keys), world, keys)
+        return Noting(policies, world, keys)
+
+    with HostEngine(world, workers=0, lanes=16) as engine:
+        whole = engine.transcribe(actor, seeds_of(keys))
+        assert set(batches) == {8}
+        monkeypatch.setattr(host, "_PATIENCE", 2)
+        shrunk = engine.transcribe(actor, seeds_of(keys))
+    assert {8, 4, 2} <= set(batches)
+    assert np.array_equal(shrunk.lengths, whole.lengths)
+    np.testing.assert_allclose(shrunk.actions, whole.actions, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(shrunk.rewards, whole.rewards, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 2])

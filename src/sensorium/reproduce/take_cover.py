@@ -184,6 +184,10 @@ class _Timed(Actor):
         self._tics = np.where(started, 0, before)
         return self._push(self._tics)[:, None]
 
+    def keep(self, lanes: Int[np.ndarray, " kept"]) -> None:
+        assert self._tics is not None
+        self._tics = self._tics[lanes]
+
 
 def _stand(tics: Int[np.ndarray, " L"]) -> Float[np.ndarray, " L"]:
     return np.zeros(len(tics), np.float32)

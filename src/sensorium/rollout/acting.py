@@ -40,6 +40,9 @@ class Actor(abc.ABC):
             Actions in [-1, 1].
         """
 
+    def keep(self, lanes: Int[np.ndarray, " kept"]) -> None:  # noqa: B027  # many remember nothing
+        """Forget all lanes but these, which are the rows of the next steps, in this order."""
+
 
 class Memories(NamedTuple):
     """What each lane carries from step to step, on the device."""
@@ -78,6 +81,9 @@ class PolicyActor(Actor):
         started = started.copy()  # JAX may read it in place, and the caller goes on to change it
         actions, self._memories = _act(self._static, *chosen, self._memories, started, observations)
         return np.asarray(actions)
+
+    def keep(self, lanes: Int[np.ndarray, " kept"]) -> None:
+        self._memories = _kept(self._memories, lanes)
 
 
 class Uniform(Actor):
@@ -127,6 +133,14 @@ class PerturbedActor(Actor):
             self._static, key_data, self._memories, started.copy(), observations
         )
         return self._actor.act(started, episodes, np.asarray(shown))
+
+    def keep(self, lanes: Int[np.ndarray, " kept"]) -> None:
+        self._memories = _kept(self._memories, lanes)
+        self._actor.keep(lanes)
+
+
+def _kept(memories: PyTree, lanes: Int[np.ndarray, " kept"]) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[lanes], memories)
 
 
 @partial(jax.jit, static_argnames="static")

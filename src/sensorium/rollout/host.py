@@ -2,8 +2,9 @@
 
 The episodes of a run are dealt out to a fixed number of lanes, a lane being an environment and a row of
 the batch. Lanes form two groups: while the policy acts for one, the workers simulate the other. Which
-episode runs in which lane depends on nothing else, so neither the number of workers nor a worker that
-dies changes a result. An episode whose agent acts by NaN or infinity ends there, with a return of NaN.
+episode runs in which lane depends on nothing else, so the number of workers does not change a result. Where
+most lanes have run all their episodes, the batch shrinks; so a worker that dies can change the last digits of
+others, but not more. An episode whose agent acts by NaN or infinity ends there, with a return of NaN.
 """
 
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from sensorium.rollout.sharding import usable_cores
 from sensorium.types import Keys
 
 _ATTEMPTS = 3  # at an episode whose worker dies
+_PATIENCE = 200  # steps with half of a batch idle, until it shrinks: about what compiling a smaller one costs
 
 
 class Transcript(NamedTuple):
@@ -216,6 +218,8 @@ class _Group:
         self._world = world
         self._run = run
         self._lanes = lanes
+        self._rows = np.arange(lanes)  # of the batch: in which lanes the actor acts
+        self._idle_steps = 0
         self._episode = np.arange(first_lane, first_lane + size)
         self._time = np.zeros(size, np.int64)
         self._attempts = np.zeros(size, np.int64)
@@ -266,10 +270,11 @@ class _Group:
         self._resetting = True
 
     def _act(self, observations: np.ndarray) -> None:
-        running, used = self._running, slice(self._lanes)
+        self._shrink()
+        running, rows = self._running, self._rows
         episodes = np.where(running, self._episode, 0)
         actions = np.zeros((len(running), self._world.num_actions), np.float32)
-        actions[used] = self._actor.act(self._fresh[used], episodes[used], observations[used])
+        actions[rows] = self._actor.act(self._fresh[rows], episodes[rows], observations[rows])
         self._fresh[:] = False
         self._failed = running & ~np.isfinite(actions).all(axis=1)
         if self._run.observations is not None and self._run.actions is not None:
@@ -278,6 +283,19 @@ class _Group:
             self._run.actions[now] = actions[running]
         actions = np.where(np.isfinite(actions), actions, 0.0)  # those of idle and failed lanes
         self._pool.step_async(self._world.to_env_actions(actions))
+
+    def _shrink(self) -> None:
+        """Leave out lanes that have run all their episodes, once they have cost enough."""
+        busy, size = int(self._running.sum()), len(self._rows)
+        self._idle_steps += 2 * busy <= size
+        if self._idle_steps < _PATIENCE:
+            return
+        while 2 * busy <= size:
+            size = (size + 1) // 2
+        idle_last = np.argsort(~self._running[self._rows], stable=True)
+        self._actor.keep(idle_last[:size])
+        self._rows = self._rows[idle_last[:size]]
+        self._idle_steps = 0
 
     def _record(
         self,

@@ -50,6 +50,11 @@ class FrameStack:
         self._frames = np.concatenate([before, images], axis=-1)
         return self._frames
 
+    def keep(self, lanes: Int[np.ndarray, " kept"]) -> None:
+        """Forget all lanes but these, as an actor does."""
+        if self._frames is not None:
+            self._frames = self._frames[lanes]
+
 
 class Sb3Actor(Actor):
     """A model of Stable-Baselines3 or sb3-contrib, with its recurrent state if it has one."""
@@ -90,6 +95,11 @@ class Sb3Actor(Actor):
                 shown, self._state, started, deterministic=True
             )
         return self._world.from_env_actions(actions)
+
+    def keep(self, lanes: Int[np.ndarray, " kept"]) -> None:
+        self._stacked.keep(lanes)
+        if self._state is not None:
+            self._state = tuple(array[:, lanes] for array in self._state)
 
 
 class PythonActor(Actor):
