@@ -113,12 +113,14 @@ def test_an_action_may_be_held_for_several_tics(frame_skip):
 
 
 def test_the_time_limit_counts_tics():
-    env = open_env(f"{QUICK}&discrete=true&frame_skip=4")
+    name = f"{QUICK}&discrete=true&frame_skip=4"
+    env = open_env(name)
     pictures, total, terminated, truncated = episode(
         env, 0, lambda env, info: int(players.player(env.unwrapped, None, info)[0].argmax())
     )
     assert (total, terminated, truncated) == (TAKE_COVER_STEPS, False, True)
     assert len(pictures) == 1 + TAKE_COVER_STEPS // 4
+    assert make_world(f"gym:{name}").max_steps == TAKE_COVER_STEPS // 4
     assert env.metadata["render_fps"] == 35 / 4
     env.close()
 

@@ -23,7 +23,6 @@ def untrained(tmp_path, monkeypatch):
     monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path / "zoo"))
     monkeypatch.delenv("SENSORIUM_PUBLISHED", raising=False)
     monkeypatch.setattr("sensorium.bridges.from_gymnasium.HostWorld.max_steps", 300)
-    monkeypatch.setattr(take_cover, "TAKE_COVER_STEPS", 300)
 
 
 def test_scores_stand_beside_the_papers_and_beside_those_of_who_looks_at_nothing(

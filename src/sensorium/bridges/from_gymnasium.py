@@ -281,8 +281,8 @@ def _facts(name: str) -> _Facts:
     env = open_env(name)
     try:
         spec = env.spec
-        limit = spec.max_episode_steps if spec else None
-        limit = limit or env.metadata.get("max_episode_steps")
+        # Actions that are held make an episode shorter than what the environment is registered with
+        limits = (spec and spec.max_episode_steps, env.metadata.get("max_episode_steps"))
         threshold = spec.reward_threshold if spec else None
         observations = env.observation_space
         assert isinstance(observations, spaces.Box)
@@ -300,7 +300,7 @@ def _facts(name: str) -> _Facts:
             observation_shape=observations.shape,
             takes=actions_of(env.action_space),
             actions=action_map(env.action_space),
-            time_limit=limit,
+            time_limit=min((limit for limit in limits if limit), default=None),
             solved_return=math.inf if threshold is None else float(threshold),
             steps_per_second=max(round(env.metadata.get("render_fps") or _STEPS_PER_SECOND), 1),
             fills_stack=bool(env.metadata.get("fills_stack")),

@@ -131,7 +131,11 @@ class TakeCover(gymnasium.Env):
             spaces.Discrete(3) if discrete else spaces.Box(-1.0, 1.0, (1,), np.float32)
         )
         self.render_mode, self._discrete, self._frame_skip = render_mode, discrete, frame_skip
-        self.metadata = {**self.metadata, "render_fps": _TICS_PER_SECOND / frame_skip}
+        self.metadata = {
+            **self.metadata,
+            "render_fps": _TICS_PER_SECOND / frame_skip,
+            "max_episode_steps": -(-TAKE_COVER_STEPS // frame_skip),
+        }
         self._text = HoveringText(str(text), _BOX) if variant == "text" else None
         self._variant = variant
         self._added = np.zeros(3)

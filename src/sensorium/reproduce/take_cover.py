@@ -22,7 +22,7 @@ from sensorium.bridges.take_cover import OF_THE_PAPER
 from sensorium.bridges.take_cover_player import spotter
 from sensorium.envs import World
 from sensorium.evaluation import evaluation_keys
-from sensorium.gymnasium_ids import TAKE_COVER, TAKE_COVER_STEPS
+from sensorium.gymnasium_ids import TAKE_COVER
 from sensorium.perturbations import Identity
 from sensorium.policies import AttentionAgent, Policy
 from sensorium.reproduce.counterparts import AA_4_TAKE_COVER, TAKE_COVER_AGENTS
@@ -40,7 +40,7 @@ from sensorium.rollout.host import seeds_of
 from sensorium.terminal import shown
 from sensorium.training.auxiliary import inside
 from sensorium.types import Action, PyTree
-from sensorium.world_names import split_options, with_options
+from sensorium.world_names import with_options
 
 _AUTHORS = ("takecover_attention_agent",)
 PLACES = (1, 2, 5, 10)
@@ -84,11 +84,6 @@ def _world(name: str, variant: str = "plain") -> str:
     return env if variant == "plain" else with_options(env, variant=variant)
 
 
-def _max_steps(env: str) -> int:
-    """Of an episode: each takes as many tics as actions are held for."""
-    return -(-TAKE_COVER_STEPS // split_options(env)[1].get("frame_skip", 1))
-
-
 def effect_of_k(episodes: int, seed: int, out: Path) -> Result:
     """Score agents that act on the places of the best patches with fewer places than in training."""
     agents = all_of(_AUTHORS, TAKE_COVER_AGENTS[0])
@@ -117,9 +112,10 @@ def attention(episodes: int, seed: int, out: Path) -> Result:
     rows: list[dict[str, Any]] = []
     for name, policy in agents.items():
         env = _world(name)
+        world = make_world(env)
         figure = out / f"takecover-attention-{name}.png"
         episode = trace_images(
-            policy, make_world(env), Identity(), evaluation_keys(seed, 1)[0], _max_steps(env)
+            policy, world, Identity(), evaluation_keys(seed, 1)[0], world.max_steps
         )
         importance_figure(figure, policy, episode, f"{name}: importance of patches, one episode")
         found = _on_balls(policy, with_options(env, boxes=True), episodes, seed)
@@ -157,7 +153,7 @@ def _on_balls(policy: Policy, env: str, episodes: int, seed: int) -> dict[str, f
     key_start, key_steps = jax.random.split(evaluation_keys(seed, 1)[0])
     with open_engine(make_world(env)) as engine:
         collector = open_collector(engine, episodes, key_start, cut_first=False, expert=spotter)
-        _, steps = collector.collect(_Looking(policy), _max_steps(env), key_steps)
+        _, steps = collector.collect(_Looking(policy), engine.world.max_steps, key_steps)
     first = np.asarray(steps.alive) & (np.cumsum(np.asarray(steps.started), axis=0) <= 1)
     seen = np.asarray(steps.record)[first]
     seen = seen[seen[:, 0] > 0]
