@@ -131,6 +131,28 @@ def test_nobody_acts_where_nothing_runs(key):
     np.testing.assert_allclose(few.rewards, many.rewards[0, :3], rtol=1e-5, atol=1e-5)
 
 
+def test_no_more_environments_are_opened_than_there_are_episodes(key, monkeypatch):
+    opened = []
+
+    class Noting(PoolVectorEnv):
+        def __init__(self, opener, num_envs, *others, **options):
+            opened.append(num_envs)
+            super().__init__(opener, num_envs, *others, **options)
+
+    monkeypatch.setattr(host, "PoolVectorEnv", Noting)
+    world = make_world(WALK, PERTURBATION)
+    policy, keys = CONFIG.build(world.num_sensors, world.num_actions, key), jax.random.split(key, 9)
+    with HostEngine(world, workers=0, lanes=8) as engine:
+        few = engine.run_episodes(policy, keys[:3])
+        assert opened == [2, 2]
+        many = engine.on(world).run_episodes(policy, keys)
+        assert opened == [2, 2, 4, 4]
+        again = engine.run_episodes(policy, keys[:3])
+        assert opened == [2, 2, 4, 4]
+    for episodes in (few, again):
+        np.testing.assert_allclose(episodes.rewards, many.rewards[:3], rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("perturbed", [False, True], ids=["of a policy", "of any make"])
 def test_a_batch_shrinks_where_most_lanes_are_idle(perturbed, key, monkeypatch):
     """The episodes, of 5 to 14 steps each, stay the same but for the last digits."""

@@ -131,9 +131,8 @@ class HostEngine(Engine):
         return Transcript(seen, done, run.rewards, run.lengths, run.terminated)
 
     def _play(self, make_actor: Callable[[], Actor], run: "_Run") -> None:
-        if not self._pools:
-            self._open()
         half = min(self._lanes // 2, (run.episodes + 1) // 2)  # no lanes without an episode
+        self._open(half)
         groups = [
             _Group(pool, make_actor(), self.world, run, lanes=half, first_lane=place * half)
             for place, pool in enumerate(self._pools)
@@ -175,15 +174,19 @@ class HostEngine(Engine):
         """End the workers."""
         for pool in (*self._pools, *self._lent.values()):
             pool.close()
-        self._pools.clear()  # of the engines that share them too: see `on`
+        self._pools.clear()
         self._lent.clear()
 
-    def _open(self) -> None:
+    def _open(self, half: int) -> None:
+        """Open two pools of so many environments, unless those that are open have enough."""
+        if self._pools and self._pools[0].num_envs >= half:
+            return
+        for pool in self._pools:
+            pool.close()
+        self._pools.clear()  # also those of engines that share them: see `on`
         for _ in range(2):
             self._pools.append(
-                PoolVectorEnv(
-                    self.world.opener(), self._lanes // 2, self.workers, timeout=self._timeout
-                )
+                PoolVectorEnv(self.world.opener(), half, self.workers, timeout=self._timeout)
             )
 
 
