@@ -163,6 +163,25 @@ def test_a_watcher_counts_balls_that_the_picture_shows():
     env.close()
 
 
+def test_a_teacher_goes_on_in_its_direction_where_both_are_as_good():
+    env = open_env(f"{QUICK}&discrete=true")
+    _, info = env.reset(seed=0)
+    assert info["action"] == 0
+    for action in (1, 2, 0):
+        info = env.step(action)[-1]
+        assert info["action"] == action
+    x, middle = info["player"][0], (16 + 752) / 2
+    ball = np.array([[x + 300, middle, -10, 0, 1]])  # comes straight at it
+    info |= {"player": np.array([x, middle, 0.0]), "balls": ball}
+    still, left, right = (
+        players.teacher(env.unwrapped, None, info | {"action": action})[0] for action in range(3)
+    )
+    assert still[1] == pytest.approx(still[2])
+    assert left[1] > 2 * left[2]
+    assert right[2] > 2 * right[1]
+    env.close()
+
+
 @given(st.floats(16, 752), st.floats(-7, 7))
 def test_where_a_player_will_be_is_computed_as_tic_by_tic(y, velocity):
     plans = players.Plans(8.0, (1, 12, 34))

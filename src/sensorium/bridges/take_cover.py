@@ -72,10 +72,10 @@ class TakeCover(gymnasium.Env):
     An action is a number from -1 to 1: below -1/3 the agent moves to the left, above 1/3 to the right. With
     `discrete`, it is one of three: nothing, left, right.
 
-    `info` has, for experts: the `player`, (x, y, velocity along y); the `balls` in flight, rows of (x, y,
-    velocity along x, velocity along y, number of the object), in units of the map and of a tic; the
-    `monsters`, rows of (x, y). To the left, y grows. With `boxes`, it has where balls are to be seen: top,
-    left, bottom and right of each in pixels of the picture.
+    `info` has, for experts: the last `action`, as one of three; the `player`, (x, y, velocity along y); the
+    `balls` in flight, rows of (x, y, velocity along x, velocity along y, number of the object), in units of
+    the map and of a tic; the `monsters`, rows of (x, y). To the left, y grows. With `boxes`, it has where
+    balls are to be seen: top, left, bottom and right of each in pixels of the picture.
     """
 
     metadata: ClassVar[dict[str, Any]] = {
@@ -168,7 +168,7 @@ class TakeCover(gymnasium.Env):
         elif self._variant == "colour":
             self._added = 255 * self.np_random.uniform(-_ADDED, _ADDED, 3)
         self._game.new_episode()
-        self._look()
+        self._look(0)
         return self._picture(), self._info
 
     def step(self, action: Any) -> tuple[Picture, float, bool, bool, dict[str, Any]]:
@@ -182,7 +182,7 @@ class TakeCover(gymnasium.Env):
         dead = self._game.is_player_dead()
         over = self._game.is_episode_finished() and not dead
         if not (dead or over):
-            self._look()
+            self._look(1 if left else 2 if right else 0)
         return self._picture(), reward, dead, over, self._info
 
     def render(self) -> Screen:
@@ -193,8 +193,8 @@ class TakeCover(gymnasium.Env):
         """End ViZDoom."""
         self._game.close()
 
-    def _look(self) -> None:
-        """Note what there is; after an end there is nothing new."""
+    def _look(self, action: int) -> None:
+        """Note what there is, and what was done; after an end there is nothing new."""
         state = self._game.get_state()
         self._screen = state.screen_buffer
         if self._variant in _BACKGROUNDS:
@@ -213,6 +213,7 @@ class TakeCover(gymnasium.Env):
             elif each.name == _PLAYER:
                 player = (x, y, along)
         self._info = {
+            "action": action,
             "player": np.array(player),
             "balls": np.array(balls).reshape(-1, 5),
             "monsters": np.array(monsters).reshape(-1, 2),

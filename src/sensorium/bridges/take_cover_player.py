@@ -7,10 +7,11 @@ what each action is worth: how long the player lives, then how far it stays away
 is to the middle. A ball hits within 22 units; a held direction adds 0.75 to the velocity before each tic,
 which keeps 29/32 of it after.
 
-`player` plays as well as it can. `teacher` wants to stay further away, and holds its first direction for at
-least 12 tics: its advice comes early, and forgives a student that is late. `watcher` is the same for students
-that remember little: it only counts balls within the 90 degrees that the picture shows. `spotter` is
-`teacher`, and says where balls are to be seen.
+`player` plays as well as it can. `teacher` wants to stay further away, holds its first direction for at least
+12 tics, and would rather go on as it went: its advice comes early, forgives a student that is late, and does
+not waver where both ways are as good. `watcher` is the same for students that remember little: it only counts
+balls within the 90 degrees that the picture shows. `spotter` is `teacher`, and says where balls are to be
+seen.
 """
 
 import dataclasses
@@ -50,6 +51,8 @@ class Plans:
     """How far from a ball is far enough, in units."""
     holds: tuple[int, ...]
     """For how many tics it may hold its first direction."""
+    going_on: float = 0.0
+    """What the direction of the last action is worth more, in units."""
 
     @functools.cached_property
     def thrust(self) -> Float[np.ndarray, "plans T"]:
@@ -95,7 +98,10 @@ class Plans:
                 first = np.where(hit, when, _HORIZON).min(1)
                 clear = np.minimum(gaps.min(1), self.margin)
         values = _LIFE * first + clear - _CENTRING * np.abs(places[:, _WHEN] - _MIDDLE)
-        return values.reshape(len(_MOVES), -1).max(1)
+        worth = values.reshape(len(_MOVES), -1).max(1)
+        if info["action"]:
+            worth[info["action"]] += self.going_on
+        return worth
 
     def cost(self, worth: Float[np.ndarray, " actions"]) -> Float[np.ndarray, " actions"]:
         """Return what actions of such worth cost, from 0 to 1: a shorter life more than less clearance."""
@@ -125,7 +131,7 @@ def _rolled(
 _TICS = np.arange(1, _HORIZON + 1)
 _DRIFT = _rolled(np.zeros((1, _HORIZON)), 0.0, 1.0, walls=False)[0]
 _BEST = Plans(8.0, (1, 2, 4, 7, 11, 16, 24, 34))
-_FORGIVING = Plans(60.0, (12, 16, 24, 34))
+_FORGIVING = Plans(60.0, (12, 16, 24, 34), going_on=15.0)
 
 
 def player(env: gymnasium.Env, observation: Any, info: dict[str, Any]) -> Any:

@@ -63,12 +63,11 @@ ATTENTION_AGENT = Recipe(
     policy=AttentionAgentConfig(),
     env=_BOXES + _DISCRETE + _HELD,
     stages=(
-        _ATTENTION,
+        _ATTENTION.changed(env=_BOXES + _DISCRETE + _DRAWN),
         _DAGGER.changed(
-            env=_WORLD + _DISCRETE + _HELD,
+            env=_WORLD + _DISCRETE + _DRAWN + _HELD,
             expert=f"{_PLAYERS}:watcher",  # the network remembers little
-            generations=12,
-            test_every=4,
+            generations=24,
         ),
     ),
 )
