@@ -16,7 +16,7 @@ from sensorium import recipes, zoo
 from sensorium.bridges import sb3, sb3_files
 from sensorium.errors import AgentFileError, ConfigError, MissingExtraError, UnknownNameError
 from sensorium.rollout import make_world
-from sensorium.training.expert_actors import Sb3Actor
+from sensorium.training.expert_actors import FrameStack, Sb3Actor
 from sensorium.training.experts import ask
 
 pytest.importorskip("stable_baselines3", reason="the extra `experts` is not installed")
@@ -129,6 +129,20 @@ def test_a_recurrent_expert_forgets_only_where_an_episode_starts(folder):
         np.testing.assert_allclose(acted, expected[order], atol=1e-6)
         if step == 3:
             actor.keep(np.array(order := [1, 0]))
+
+
+def test_a_stack_of_frames_keeps_those_of_the_lanes_that_go_on():
+    whole, kept, lanes = FrameStack(3), FrameStack(3), [2, 0]
+    images = np.random.default_rng(0).integers(0, 256, (4, 3, 5, 5, 1), np.uint8)
+    for step, now in enumerate(images):
+        started = np.full(3, step == 0)
+        expected = whole(started, now)
+        if step < 2:
+            kept(started, now)
+            continue
+        if step == 2:
+            kept.keep(np.array(lanes))
+        np.testing.assert_array_equal(kept(started[lanes], now[lanes]), expected[lanes])
 
 
 def test_a_model_of_stacked_images_gets_the_last_ones_of_each_lane():

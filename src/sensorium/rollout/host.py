@@ -184,10 +184,10 @@ class HostEngine(Engine):
         for pool in self._pools:
             pool.close()
         self._pools.clear()  # also those of engines that share them: see `on`
-        for _ in range(2):
-            self._pools.append(
-                PoolVectorEnv(self.world.opener(), half, self.workers, timeout=self._timeout)
-            )
+        self._pools += [  # both or none
+            PoolVectorEnv(self.world.opener(), half, self.workers, timeout=self._timeout)
+            for _ in range(2)
+        ]
 
 
 class _Run:
