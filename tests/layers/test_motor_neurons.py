@@ -13,14 +13,20 @@ from sensorium.errors import ConfigError
 from sensorium.layers.motor_neurons import normal, solved
 from sensorium.policies import (
     AnonymousMotorNeuronsConfig,
+    MotorGraphConfig,
     MotorNeuronsConfig,
     Policy,
     check_policy,
     num_parameters,
     to_vector,
 )
+from sensorium.policies.motor_graph import walsh
 
-ANONYMOUS = [AnonymousMotorNeuronsConfig(), AnonymousMotorNeuronsConfig(num_queries=4)]
+ANONYMOUS = [
+    AnonymousMotorNeuronsConfig(),
+    AnonymousMotorNeuronsConfig(num_queries=4),
+    MotorGraphConfig(8, 8, num_queries=4, message_size=4, wish_size=8),
+]
 CONFIGS = [MotorNeuronsConfig(), *ANONYMOUS]
 
 
@@ -188,3 +194,38 @@ def test_after_a_rewiring_it_becomes_that_again():
     apart = live_on_a_body(MotorNeuronsConfig().build(5, 8, jax.random.key(0)), 40, rewired_at=20)
     assert apart[19] < 0.3 < 1.0 < apart[20]
     assert apart[-1] < 0.4
+
+
+def test_codes_are_at_right_angles_to_each_other_and_to_what_is_always_there():
+    codes = jnp.arange(16, dtype=jnp.uint32)
+    over_time = np.stack([walsh(codes, jnp.asarray(time)) for time in range(16, 32)])
+    np.testing.assert_array_equal(over_time.T @ over_time, 16 * np.eye(16))
+    np.testing.assert_array_equal(over_time[:, 0], 1.0)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_graph_knows_what_each_motor_moves_once_all_have_tried_their_codes(seed):
+    """Whatever happens anyhow, and whatever another would do in its place."""
+    random = np.random.default_rng(seed)
+    moves, sign = random.permutation(12)[:8], random.choice([-1.0, 1.0], 8)
+    effect = np.zeros((12, 8), np.float32)
+    effect[moves, range(8)] = sign * random.uniform(0.05, 0.2, 8)
+    policy = MotorGraphConfig().build(12, 8, jax.random.key(seed))
+    carry, readings = policy.initial_carry(12), random.normal(size=12).astype(np.float32)
+    step = jax.jit(lambda readings, carry: policy.step(readings, carry))
+    others = jnp.asarray(random.uniform(-1, 1, 8), jnp.float32)
+    for time in range(40):
+        action, carry, _ = step(jnp.asarray(readings), carry)
+        explored = policy.explored(others, carry)
+        if time < 16:
+            np.testing.assert_allclose(np.abs(action), 0.3, rtol=1e-5)
+            np.testing.assert_allclose(explored, action, rtol=1e-5)
+        else:
+            expected = np.clip(others + carry.motors.excitation, -1, 1)
+            np.testing.assert_allclose(explored, expected, rtol=1e-5)
+            assert np.abs(carry.motors.excitation).max() < 0.05
+        carry = policy.after_action(carry, explored)
+        readings = 0.98 * readings + effect @ np.asarray(explored) - 0.02
+    digest = np.asarray(carry.motors.digest[0])
+    np.testing.assert_array_equal(np.abs(digest).argmax(0), moves)
+    np.testing.assert_array_equal(np.sign(digest[moves, range(8)]), sign)

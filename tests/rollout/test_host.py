@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from sensorium.bridges.jerk import PenaliseJerk
 from sensorium.bridges.open_env import open_env
+from sensorium.bridges.training_envs import PenaliseJerk
 from sensorium.bridges.vector_env import PoolVectorEnv
 from sensorium.errors import ConfigError, WorldError
 from sensorium.evaluation import evaluate

@@ -22,6 +22,7 @@ from sensorium.policies import (
     DeepSetsConfig,
     FeedForwardConfig,
     KeyMap,
+    MotorGraphConfig,
     MotorNeuronsConfig,
     Reading,
     RecurrentConfig,
@@ -55,6 +56,7 @@ POLICIES = {
     "motors": (MotorNeuronsConfig(hidden_size=8), 5, False),
     "motors-unnamed": (AnonymousMotorNeuronsConfig(), 5, True),
     "motors-attention": (AnonymousMotorNeuronsConfig(num_queries=4), 5, True),
+    "motors-graph": (MotorGraphConfig(), 5, True),
     "attention-agent": (AttentionAgentConfig(), IMAGES, False),
     "attention-agent-of-all-patches": (
         AttentionAgentConfig(reader_size=8, head_size=8, action_feedback=True),

@@ -27,6 +27,7 @@ from sensorium.policies.feed_forward import FeedForwardPolicy as FeedForwardPoli
 from sensorium.policies.flat import from_vector as from_vector
 from sensorium.policies.flat import num_parameters as num_parameters
 from sensorium.policies.flat import to_vector as to_vector
+from sensorium.policies.motor_graph import MotorGraphConfig as MotorGraphConfig
 from sensorium.policies.motor_policy import (
     AnonymousMotorNeuronsConfig as AnonymousMotorNeuronsConfig,
 )

@@ -182,6 +182,14 @@ class Policy(eqx.Module):
         """
         return carry
 
+    def explored(self, action: Action, carry: PyTree) -> Action:
+        """Return an action of another as this agent would change it to learn from it, after `decide`.
+
+        The default suits agents that do not change it.
+        """
+        del carry
+        return action
+
     def sensor_features(self, carry: PyTree) -> Float[Array, "H N"]:
         """Return the features of each sensor after a step; empty for policies without such features."""
         return jnp.zeros((0, 0))

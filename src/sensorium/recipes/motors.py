@@ -14,10 +14,12 @@ from sensorium.perturbations import (
 from sensorium.policies import (
     AnonymousMotorNeuronsConfig,
     FeedForwardConfig,
+    MotorGraphConfig,
     MotorNeuronsConfig,
     RecurrentConfig,
 )
-from sensorium.recipes.recipe import Recipe, Stage
+from sensorium.recipes import ant
+from sensorium.recipes.recipe import SCRATCH, Recipe, Stage
 from sensorium.training import DaggerConfig, ShacConfig
 
 _REWIRED = OneOf((Identity(), RewireMotors(every=100, signed=True)))
@@ -110,4 +112,59 @@ ARM = Recipe(
         ),
     ),
 )
-RECIPES = (THRUSTERS, ONE_SIDED, FNN, LSTM, UNNAMED, ARM, CARTPOLE)
+_ANT_IMITATION = DaggerConfig(
+    num_envs=48,
+    rollout_steps=250,
+    demonstration_rounds=10,
+    num_rounds=0,
+    num_batches=48,
+    batch_size=24,
+    num_steps=250,
+    window=125,
+    sensor_id_coef=0.3,
+    learning_rate=3e-3,
+    action_noise=(0.0,),
+    ema_decay=0.99,
+)
+ANT = Recipe(
+    name="ant-motors",
+    summary="The PyBullet ant with sensors and motors that nobody names.",
+    policy=MotorGraphConfig(),
+    env="gym:AntBulletEnv-v0",
+    stages=(
+        # An expert that goes on from where random actions lead: a student has to begin with these
+        ant.FEED_FORWARD.last.changed(
+            name="expert", policy=ant.FEED_FORWARD.policy, jostled_steps=24
+        ),
+        Stage(
+            "clone",
+            _ANT_IMITATION,
+            generations=10,
+            perturbation=compose(Shuffle(), RewireMotors()),
+            expert="stage:expert",
+            start=SCRATCH,
+            test_every=5,
+            test_episodes=16,
+            checkpoint_every=1,
+        ),
+        Stage(
+            "dagger",
+            dataclasses.replace(
+                _ANT_IMITATION,
+                demonstration_rounds=0,
+                num_rounds=4,
+                buffer_rounds=60,
+                beta_generations=4,
+                num_batches=12,
+                learning_rate=2e-3,
+            ),
+            generations=30,
+            perturbation=compose(Shuffle(), RewireMotors()),
+            expert="stage:expert",
+            test_every=3,
+            test_episodes=16,
+            checkpoint_every=1,
+        ),
+    ),
+)
+RECIPES = (THRUSTERS, ONE_SIDED, FNN, LSTM, UNNAMED, ARM, CARTPOLE, ANT)

@@ -89,7 +89,7 @@ class Following(Behaviour):
         action = distribution.mixed(
             context.held_key(1),
             self.beta,
-            expert_action,
+            student.explored(expert_action, carry),
             distribution.action(outputs),
             self.noise[context.lane],
         )

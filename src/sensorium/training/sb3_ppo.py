@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import Array, Int
 
 from sensorium.bridges.from_gymnasium import HostWorld
-from sensorium.bridges.jerk import PenaliseJerk
 from sensorium.bridges.sb3 import check_explorable, import_sb3, network_of, to_policy
 from sensorium.bridges.sb3_envs import to_vec_env
 from sensorium.bridges.spaces import action_map
 from sensorium.bridges.to_gymnasium import WorldVectorEnv
+from sensorium.bridges.training_envs import for_training
 from sensorium.envs import Environment
 from sensorium.errors import ConfigError
 from sensorium.policies import Policy, PolicyConfig, as_population
@@ -32,6 +32,8 @@ from sensorium.types import Key
 @dataclasses.dataclass(frozen=True)
 class Sb3PpoConfig(TrainerConfig):
     """Settings of PPO of Stable-Baselines3."""
+
+    may_be_zero = ("jostled_steps",)
 
     num_envs: int = 16
     """Environments side by side."""
@@ -64,6 +66,11 @@ class Sb3PpoConfig(TrainerConfig):
 
     Without it the ant learns to switch its motors between their extremes; students of such an expert
     do not walk. Of worlds on the host only."""
+    jostled_steps: int = 0
+    """For up to so many steps, at the start of an episode and again later, motors get random actions or those
+    of other motors, so that an expert learns to go on from there. Of worlds on the host only."""
+    jostled_every: int = 250
+    """Steps between, from half to twice as many."""
 
     def build(self, context: TrainingContext) -> "Sb3Ppo":
         """Set up the trainer.
@@ -90,8 +97,9 @@ class Sb3PpoConfig(TrainerConfig):
         by_kind(world, lambda device: None, check_explorable)
         if world.on_host and self.action_repeat != 1:
             raise ConfigError("action_repeat is for worlds on the device; set it to 1.")
-        if not world.on_host and self.jerk_penalty:
-            raise ConfigError("jerk_penalty is for worlds on the host; set it to 0.")
+        for name in ("jerk_penalty", "jostled_steps"):
+            if not world.on_host and getattr(self, name):
+                raise ConfigError(f"{name} is for worlds on the host; set it to 0.")
         return Sb3Ppo(self, context, config)
 
 
@@ -183,7 +191,9 @@ class Sb3Ppo(Trainer):
         def on_host(host: HostWorld) -> Any:
             assert isinstance(self.engine, HostEngine)
             import_sb3().common.utils.th.set_num_threads(1)  # the other cores simulate
-            return self.engine.open_pool(count, PenaliseJerk, penalty=self.config.jerk_penalty)
+            names = ("jerk_penalty", "jostled_steps", "jostled_every")
+            settings = {name: getattr(self.config, name) for name in names}
+            return self.engine.open_pool(count, for_training, **settings)
 
         return by_kind(self.engine.world, on_device, on_host)
 

@@ -1,0 +1,379 @@
+"""Agents that pair each motor with the sensors that it moves: a graph of sensors and motors.
+
+    policy = MotorGraphConfig().build(28, 8, key)
+
+Sensors and motors are the two sides of a graph; its edges are the digests, found out in each episode: what a
+unit of motor j changes in sensor i, and in the change of sensor i. Both sides have recurrent units with
+shared weights and send messages along the edges, so that agents know the order of neither:
+
+    ν_j  = σ (-1)^parity(j & t)          an excitation by codes at right angles to each other (Walsh 1923)
+    D   <- D + (y - D u) kᵀ              with k = P ν / (νᵀ P ν + c), P = 1 / (1 + Σ ν² / c) of each motor
+    W    ∝ softmax_motors(κ |D|) exp(κ |D| + b)     over sensors: which one a motor moves, and it alone
+    s_j  = tanh(4 Σ_i W_ij D_ij)         which way around it is, as far as that is known
+    u_j  = s_j tanh(what its unit wants) + ν_j
+
+At first an agent acts by the codes alone, until all have been at right angles: 16 steps of 8 motors. What it
+means to do later depends on what it senses, so that its effect cannot be told from what would have happened
+anyhow; so digests learn from ν alone, which depends on nothing (an instrumental variable). y are the changes
+of the readings, σ is small after the start, and b is learnt. Nothing of D is trained.
+
+Another order of the motors gives the same actions in that order, and a motor that is turned around the
+opposite action, if memory and codes move along. Cost grows as the number of sensors times that of motors.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, UInt32
+
+from sensorium.errors import ConfigError
+from sensorium.layers.linear import Linear
+from sensorium.policies.action_distributions import Outputs
+from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
+from sensorium.types import (
+    Action,
+    Actions,
+    Attention,
+    Key,
+    Observation,
+    ObservationSpec,
+    Order,
+    Scalar,
+)
+
+_LARGEST_ACTION = 0.99
+_LARGEST_CHANGE = 3.0  # about; feet that touch the ground change more
+_LARGEST_ERROR = 0.75
+_SHARPNESS = 8.0  # κ
+_ENOUGH = 0.25  # c: the energy of an excitation that tells about half
+
+
+class Motors(NamedTuple):
+    """Memory of M motors."""
+
+    units: Float[Array, "M G"]
+    """State of the recurrent unit in each."""
+    digest: Float[Array, "2 N M"]
+    """What a unit of each changes in each sensor, and in its change: D."""
+    energy: Float[Array, " M"]
+    """The sum of the squares of its excitation so far."""
+    action: Action
+    """Of the step before."""
+    excitation: Float[Array, " M"]
+    """What of that was excitation: ν."""
+    seed: UInt32[Array, " M"]
+    """The number of the code of each."""
+    sign: Float[Array, " M"]
+    """Of that code: 1, or -1 where a motor was turned around with its memory."""
+
+
+class GraphCarry(NamedTuple):
+    """Memory of both sides."""
+
+    before: Observation
+    """Readings of the step before."""
+    earlier: Observation
+    """And of the one before that."""
+    hidden: Float[Array, "H N"]
+    """State of the recurrent unit in each sensor."""
+    motors: Motors
+    surprise: Scalar
+    """How wrong expectations were in the last step."""
+    time: Int[Array, ""]
+    """Steps since the start."""
+
+
+class Gated(eqx.Module):
+    """A gated recurrent unit (Cho et al. 2014)."""
+
+    gates: Linear
+    candidate: Linear
+
+    @property
+    def size(self) -> int:
+        """How many numbers it remembers."""
+        return self.candidate.weight.shape[0]
+
+    def __init__(self, inputs: int, size: int, *, key: Key):
+        """Draw weights of a unit that changes slowly at first."""
+        keys = jax.random.split(key)
+        gates = Linear(inputs + size, 2 * size, key=keys[0])
+        slow = gates.bias.at[:size].set(-1.0)
+        self.gates = eqx.tree_at(lambda layer: layer.bias, gates, slow)
+        self.candidate = Linear(inputs + size, size, key=keys[1])
+
+    def __call__(self, inputs: Array, hidden: Array) -> Array:
+        """Return the next state."""
+        gates = jax.nn.sigmoid(self.gates(jnp.concatenate([inputs, hidden])))
+        update, reset = gates[: len(hidden)], gates[len(hidden) :]
+        new = jnp.tanh(self.candidate(jnp.concatenate([inputs, reset * hidden])))
+        return (1 - update) * hidden + update * new
+
+
+def walsh(code: UInt32[Array, " M"], time: Int[Array, ""]) -> Float[Array, " M"]:
+    """Return 1 or -1: each code is a function of time, at right angles to all others (Walsh 1923)."""
+    bits = code & time.astype(jnp.uint32)
+    for shift in (16, 8, 4, 2, 1):
+        bits = bits ^ (bits >> shift)
+    return 1.0 - 2.0 * (bits & 1).astype(jnp.float32)
+
+
+def _limited(numbers: Float[Array, "*shape"], largest: float) -> Float[Array, "*shape"]:
+    return largest * jnp.tanh(numbers / largest)
+
+
+class Graph(NamedTuple):
+    """What sensors make of a step, for the motors."""
+
+    messages: Float[Array, "M E"]
+    """To each motor."""
+    code: Float[Array, " C"]
+    """To all."""
+    direction: Float[Array, " M"]
+    """s: which way around each motor is."""
+
+
+class MotorGraph(Policy):
+    """Recurrent units on both sides; `num_actions` may change with the same weights (`with_motors`)."""
+
+    fixed_inputs = False
+    fixed_outputs = False
+
+    sensor: Gated
+    motor: Gated
+    key: Linear
+    queries: Float[Array, "Q D"]
+    moved: Linear
+    of_sensor: Linear
+    of_change: Linear
+    to_own: Linear
+    to_sensor: Linear
+    to_change: Linear
+    to_mover: Linear
+    want: Linear
+    output: Linear
+    num_actions: int = eqx.field(static=True)
+    change_scale: float = eqx.field(static=True)
+    excitation: tuple[float, float] = eqx.field(static=True)
+    code_scale: float = eqx.field(static=True, default=1.0)
+
+    def with_motors(self, count: int) -> "MotorGraph":
+        """Return the same agent with another number of motors; ConfigError if that is none."""
+        if count < 1:
+            raise ConfigError(f"An agent needs at least one motor, got {count}.")
+        return dataclasses.replace(self, num_actions=count)
+
+    def initial_carry(self, spec: ObservationSpec) -> GraphCarry:
+        """Return the carry at the start; ConfigError if there is no sensor."""
+        sensors, motors = check_sensors(spec), self.num_actions
+        return GraphCarry(
+            before=jnp.zeros(sensors),
+            earlier=jnp.zeros(sensors),
+            hidden=jnp.zeros((self.sensor.size, sensors)),
+            motors=Motors(
+                units=jnp.zeros((motors, self.motor.size)),
+                digest=jnp.zeros((2, sensors, motors)),
+                energy=jnp.zeros(motors),
+                action=jnp.zeros(motors),
+                excitation=jnp.zeros(motors),
+                seed=jnp.arange(motors, dtype=jnp.uint32),
+                sign=jnp.ones(motors),
+            ),
+            surprise=jnp.zeros(()),
+            time=jnp.zeros((), jnp.int32),
+        )
+
+    def encode(
+        self, observation: Observation, carry: GraphCarry
+    ) -> tuple[Graph, GraphCarry, Trace]:
+        """Remember each sensor, learn what the last action changed, and send messages to motors."""
+        motors = carry.motors
+        before = jnp.where(carry.time > 0, carry.before, observation)
+        earlier = jnp.where(carry.time > 1, carry.earlier, before)
+        changes = jnp.stack([observation - before, observation - 2 * before + earlier])
+        changes = _limited(self.change_scale * changes, _LARGEST_CHANGE)
+        foreseen = motors.digest @ motors.action
+        errors = _limited(jnp.where(carry.time > 0, changes - foreseen, 0.0), _LARGEST_ERROR)
+        digest, energy = self._learnt(motors, errors)
+        pattern = digest / jnp.sqrt(jnp.sum(digest**2, axis=-1, keepdims=True) + 1e-4)
+        match, direction = self._matched(digest[0], carry.hidden.T)
+        _, code = self._attended(carry.hidden.T, jnp.stack([before, changes[0]]))
+        inputs = jnp.concatenate(
+            [
+                jnp.stack([observation, *changes, *foreseen, *errors]).T,
+                (pattern[0] * direction[None]) @ jax.vmap(self.to_sensor)(motors.units),
+                (pattern[1] * direction[None]) @ jax.vmap(self.to_change)(motors.units),
+                match @ jax.vmap(self.to_mover)(motors.units),
+                jnp.tile(code, (observation.size, 1)),
+            ],
+            axis=1,
+        )
+        hidden = jax.vmap(self.sensor)(inputs, carry.hidden.T)
+        attention, code = self._attended(hidden, jnp.stack([observation, changes[0]]))
+        match, direction = self._matched(digest[0], hidden)
+        own = match.T @ jax.vmap(self.to_own)(hidden)
+        effect = pattern[0].T @ jax.vmap(self.of_sensor)(hidden)
+        effect += pattern[1].T @ jax.vmap(self.of_change)(hidden)
+        effect *= self.code_scale * direction[:, None]
+        messages = jnp.concatenate([own, effect, jnp.abs(direction)[:, None]], axis=1)
+        carry = carry._replace(
+            before=observation,
+            earlier=before,
+            hidden=hidden.T,
+            motors=motors._replace(digest=digest, energy=energy),
+            surprise=jnp.mean(errors**2),
+        )
+        features = Graph(messages, code, direction)
+        return features, carry, Trace(attention=attention, digest=digest[0])
+
+    def decide(self, features: Graph, carry: GraphCarry) -> tuple[Outputs, GraphCarry]:
+        """Let each motor decide."""
+        motors = carry.motors
+
+        def of_motor(message: Array, unit: Array) -> tuple[Array, Array]:
+            inputs = jnp.concatenate([message, features.code])
+            unit = self.motor(inputs, unit)
+            return unit, self.output(jnp.tanh(self.want(jnp.concatenate([unit, inputs]))))[0]
+
+        units, wanted = jax.vmap(of_motor)(features.messages, motors.units)
+        least, most = self.excitation
+        probing = self._probing(motors)
+        code = motors.sign * walsh(motors.seed + 1, carry.time)
+        excitation = jnp.where(probing, most, least) * code
+        meant = jnp.where(probing, 0.0, features.direction * jnp.tanh(wanted))
+        action = meant + excitation
+        action = jnp.clip(action, -_LARGEST_ACTION, _LARGEST_ACTION)
+        motors = motors._replace(units=units, excitation=excitation)
+        carry = carry._replace(motors=motors, time=carry.time + 1)
+        return jnp.arctanh(action), carry
+
+    def explored(self, action: Action, carry: GraphCarry) -> Action:
+        """Add excitation to the action of another; at the start return that alone."""
+        motors = carry.motors
+        meant = jnp.where(self._probing(motors), 0.0, action)
+        return jnp.clip(meant + motors.excitation, -1.0, 1.0)
+
+    def after_action(self, carry: GraphCarry, action: Action) -> GraphCarry:
+        """Remember the action, whoever chose it."""
+        return carry._replace(motors=carry.motors._replace(action=action))
+
+    def reordered(self, carry: GraphCarry, order: Order) -> GraphCarry:
+        """Move the memory of each sensor along with it; what motors know of it too."""
+        motors = carry.motors._replace(digest=carry.motors.digest[:, order])
+        return carry._replace(
+            before=carry.before[order],
+            earlier=carry.earlier[order],
+            hidden=carry.hidden[:, order],
+            motors=motors,
+        )
+
+    def motors_reordered(
+        self, carry: GraphCarry, order: Order, sign: Float[Array, " M"] | None = None
+    ) -> GraphCarry:
+        """Return the carry after its motors moved: place `j` now holds what `order[j]` held, times a sign."""
+        sign, motors = jnp.ones(len(order)) if sign is None else sign, carry.motors
+        moved = Motors(
+            units=motors.units[order],
+            digest=motors.digest[..., order] * sign[None, None],
+            energy=motors.energy[order],
+            action=motors.action[order] * sign,
+            excitation=motors.excitation[order] * sign,
+            seed=motors.seed[order],
+            sign=motors.sign[order] * sign,
+        )
+        return carry._replace(motors=moved)
+
+    def sensor_features(self, carry: GraphCarry) -> Float[Array, "H N"]:
+        """Return the state of the recurrent unit in each sensor."""
+        return carry.hidden
+
+    def surprise(self, carry: GraphCarry) -> Scalar:
+        """Return how much of the last change nobody expected."""
+        return carry.surprise
+
+    def with_code_scale(self, factor: float) -> "MotorGraph":
+        """Multiply sums over sensors by `factor`."""
+        return dataclasses.replace(self, code_scale=self.code_scale * factor)
+
+    def _probing(self, motors: Motors) -> Bool[Array, " M"]:
+        """Return which motors try their codes still: until those of all have been at right angles."""
+        count = jnp.sum(
+            jnp.ones_like(motors.energy)
+        )  # a free number of motors cannot be counted in Python
+        steps = jnp.maximum(8.0, jnp.exp2(jnp.floor(jnp.log2(count) + 1e-4) + 1))
+        return motors.energy < (steps - 0.5) * self.excitation[1] ** 2
+
+    def _learnt(
+        self, motors: Motors, errors: Float[Array, "2 N"]
+    ) -> tuple[Float[Array, "2 N M"], Float[Array, " M"]]:
+        """Return D and I after a step; nothing of it is trained."""
+        excitation, doubt = motors.excitation, 1 / (1 + motors.energy / _ENOUGH)
+        gain = doubt * excitation / (_ENOUGH + jnp.sum(doubt * excitation**2))
+        digest = motors.digest + errors[..., None] * gain[None, None]
+        return jax.lax.stop_gradient((digest, motors.energy + excitation**2))
+
+    def _matched(
+        self, digest: Float[Array, "N M"], hidden: Float[Array, "N H"]
+    ) -> tuple[Float[Array, "N M"], Float[Array, " M"]]:
+        """Return W and s."""
+        size = _SHARPNESS * jnp.abs(digest)
+        liable = size + jax.vmap(self.moved)(hidden)
+        match = jax.nn.softmax(liable + jax.nn.log_softmax(size, axis=1), axis=0)
+        return match, jnp.tanh(4 * jnp.sum(match * digest, axis=0))
+
+    def _attended(
+        self, hidden: Float[Array, "N H"], shown: Float[Array, "2 N"]
+    ) -> tuple[Attention, Float[Array, " C"]]:
+        """Return where queries attend, and the readings and changes that they find."""
+        attention = jax.nn.softmax(self.queries @ jax.vmap(self.key)(hidden).T, axis=-1)
+        return attention, (shown @ attention.T).reshape(-1)
+
+
+@dataclasses.dataclass(frozen=True)
+class MotorGraphConfig(PolicyConfig):
+    """An agent that knows neither its sensors nor its motors, and pairs them."""
+
+    hidden_size: int = 24
+    """Units of each sensor."""
+    motor_size: int = 32
+    """Units of each motor."""
+    num_queries: int = 16
+    """How many queries attend to the sensors."""
+    message_size: int = 16
+    """Width of queries and keys, and of messages."""
+    wish_size: int = 48
+    """Units between what a motor knows and what it does."""
+    change_scale: float = 7.0
+    """About how many steps it takes a reading to change by 1."""
+    excitation: tuple[float, float] = (0.03, 0.3)
+    """σ after the start, and at the start."""
+
+    def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorGraph:
+        """Draw an agent; ConfigError unless actions are numbers."""
+        check_sensors(spec)
+        if not isinstance(actions, int):
+            raise ConfigError("Motor neurons are for actions that are numbers, not for choices.")
+        keys = iter(jax.random.split(key, 13))
+        code, wide = 2 * self.num_queries, self.message_size
+        message = 2 * wide + 1
+        return MotorGraph(
+            sensor=Gated(7 + 3 * wide + code, self.hidden_size, key=next(keys)),
+            motor=Gated(message + code, self.motor_size, key=next(keys)),
+            key=Linear(self.hidden_size, wide, key=next(keys)),
+            queries=jax.random.normal(next(keys), (self.num_queries, wide)),
+            moved=Linear(self.hidden_size, 1, key=next(keys)),
+            of_sensor=Linear(self.hidden_size, wide, key=next(keys)),
+            of_change=Linear(self.hidden_size, wide, key=next(keys)),
+            to_own=Linear(self.hidden_size, wide, key=next(keys)),
+            to_sensor=Linear(self.motor_size, wide, key=next(keys)),
+            to_change=Linear(self.motor_size, wide, key=next(keys)),
+            to_mover=Linear(self.motor_size, wide, key=next(keys)),
+            want=Linear(self.motor_size + message + code, self.wish_size, key=next(keys)),
+            output=Linear(self.wish_size, 1, key=next(keys)),
+            num_actions=actions,
+            change_scale=self.change_scale,
+            excitation=self.excitation,
+        )
