@@ -250,10 +250,15 @@ class AnonymousSenses(Senses):
         return attention, (attention @ shown[0], attention @ shown[1])
 
     def _remembered(self, inputs: Array, hidden: Array) -> Array:
-        gates = jax.nn.sigmoid(self.gates(jnp.concatenate([inputs, hidden])))
-        update, reset = gates[: len(hidden)], gates[len(hidden) :]
-        new = jnp.tanh(self.candidate(jnp.concatenate([inputs, reset * hidden])))
-        return (1 - update) * hidden + update * new
+        return gated(self.gates, self.candidate, inputs, hidden)
+
+
+def gated(gates: Linear, candidate: Linear, inputs: Array, hidden: Array) -> Array:
+    """Return the next state of a gated recurrent unit (Cho et al. 2014)."""
+    both = jax.nn.sigmoid(gates(jnp.concatenate([inputs, hidden])))
+    update, reset = both[: len(hidden)], both[len(hidden) :]
+    new = jnp.tanh(candidate(jnp.concatenate([inputs, reset * hidden])))
+    return (1 - update) * hidden + update * new
 
 
 class _Network(eqx.Module):

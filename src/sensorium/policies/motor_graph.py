@@ -31,6 +31,7 @@ from jaxtyping import Array, Bool, Float, Int, UInt32
 
 from sensorium.errors import ConfigError
 from sensorium.layers.linear import Linear
+from sensorium.layers.motor_senses import gated
 from sensorium.policies.action_distributions import Outputs
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
 from sensorium.types import (
@@ -107,10 +108,7 @@ class Gated(eqx.Module):
 
     def __call__(self, inputs: Array, hidden: Array) -> Array:
         """Return the next state."""
-        gates = jax.nn.sigmoid(self.gates(jnp.concatenate([inputs, hidden])))
-        update, reset = gates[: len(hidden)], gates[len(hidden) :]
-        new = jnp.tanh(self.candidate(jnp.concatenate([inputs, reset * hidden])))
-        return (1 - update) * hidden + update * new
+        return gated(self.gates, self.candidate, inputs, hidden)
 
 
 def walsh(code: UInt32[Array, " M"], time: Int[Array, ""]) -> Float[Array, " M"]:
@@ -300,16 +298,15 @@ class MotorGraph(Policy):
 
     def _probing(self, motors: Motors) -> Bool[Array, " M"]:
         """Return which motors try their codes still: until those of all have been at right angles."""
-        count = jnp.sum(
-            jnp.ones_like(motors.energy)
-        )  # a free number of motors cannot be counted in Python
+        # In ONNX the number of motors is free, and cannot be counted in Python
+        count = jnp.sum(jnp.ones_like(motors.energy))
         steps = jnp.maximum(8.0, jnp.exp2(jnp.floor(jnp.log2(count) + 1e-4) + 1))
         return motors.energy < (steps - 0.5) * self.excitation[1] ** 2
 
     def _learnt(
         self, motors: Motors, errors: Float[Array, "2 N"]
     ) -> tuple[Float[Array, "2 N M"], Float[Array, " M"]]:
-        """Return D and I after a step; nothing of it is trained."""
+        """Return D and the energy after a step; nothing of it is trained."""
         excitation, doubt = motors.excitation, 1 / (1 + motors.energy / _ENOUGH)
         gain = doubt * excitation / (_ENOUGH + jnp.sum(doubt * excitation**2))
         digest = motors.digest + errors[..., None] * gain[None, None]
