@@ -204,7 +204,7 @@ class MotorGraph(Policy):
                 jnp.stack([observation, *changes, *foreseen, *errors]).T,
                 (pattern[0] * direction[None]) @ jax.vmap(self.to_sensor)(motors.units),
                 (pattern[1] * direction[None]) @ jax.vmap(self.to_change)(motors.units),
-                match @ jax.vmap(self.to_mover)(motors.units),
+                (match / self.code_scale) @ jax.vmap(self.to_mover)(motors.units),
                 jnp.tile(code, (observation.size, 1)),
             ],
             axis=1,
