@@ -6,33 +6,36 @@ Sensors and motors are the two sides of a graph; its edges are the digests, foun
 unit of motor j changes in sensor i, and in the change of sensor i. Both sides have recurrent units with
 shared weights and send messages along the edges, so that agents know the order of neither:
 
-    ν_j  = σ (-1)^parity(j & t)          an excitation by codes at right angles to each other (Walsh 1923)
+    ν_j  = σ √2 cos(π k_j (t + ½) / T)   an excitation of M motors by one frequency each, T = M + 2
     D   <- D + (y - D u) kᵀ              with k = P ν / (νᵀ P ν + c), P = 1 / (1 + Σ ν² / c) of each motor
     W    ∝ softmax_motors(κ |D|) exp(κ |D| + b)     over sensors: which one a motor moves, and it alone
     s_j  = tanh(4 Σ_i W_ij D_ij)         which way around it is, as far as that is known
-    u_j  = s_j tanh(what its unit wants) + ν_j
+    u_j  = s_j tanh(key_jᵀ v) + ν_j      v from the readings that queries found, key_j from messages to j
 
-At first an agent acts by the codes alone, until all have been at right angles: 16 steps of 8 motors. What it
-means to do later depends on what it senses, so that its effect cannot be told from what would have happened
-anyhow; so digests learn from ν alone, which depends on nothing (an instrumental variable). y are the changes
-of the readings, σ is small after the start, and b is learnt. Nothing of D is trained.
+For the first T steps an agent acts by ν alone, whose T values are at right angles for all motors, and to
+what is always there. What it means to do later depends on what it senses, so that its effect cannot be told
+from what would have happened anyhow; so digests learn from ν alone, which depends on nothing (an instrumental
+variable). y are the changes of the readings, σ is small after the start, and b is learnt. Nothing of D is
+trained. Units do not receive the last action: in imitation they would repeat it.
 
 Another order of the motors gives the same actions in that order, and a motor that is turned around the
-opposite action, if memory and codes move along. Cost grows as the number of sensors times that of motors.
+opposite action, if memory and frequencies move along. Cost grows as the number of sensors times motors.
 """
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, UInt32
+from jaxtyping import Array, Bool, Float, Int
 
 from sensorium.errors import ConfigError
 from sensorium.layers.linear import Linear
 from sensorium.layers.motor_senses import gated
 from sensorium.policies.action_distributions import Outputs
+from sensorium.policies.controller import Controller
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
 from sensorium.types import (
     Action,
@@ -65,10 +68,10 @@ class Motors(NamedTuple):
     """Of the step before."""
     excitation: Float[Array, " M"]
     """What of that was excitation: ν."""
-    seed: UInt32[Array, " M"]
-    """The number of the code of each."""
+    number: Int[Array, " M"]
+    """Of the frequency of each."""
     sign: Float[Array, " M"]
-    """Of that code: 1, or -1 where a motor was turned around with its memory."""
+    """Of its excitation: 1, or -1 where a motor was turned around with its memory."""
 
 
 class GraphCarry(NamedTuple):
@@ -111,12 +114,17 @@ class Gated(eqx.Module):
         return gated(self.gates, self.candidate, inputs, hidden)
 
 
-def walsh(code: UInt32[Array, " M"], time: Int[Array, ""]) -> Float[Array, " M"]:
-    """Return 1 or -1: each code is a function of time, at right angles to all others (Walsh 1923)."""
-    bits = code & time.astype(jnp.uint32)
-    for shift in (16, 8, 4, 2, 1):
-        bits = bits ^ (bits >> shift)
-    return 1.0 - 2.0 * (bits & 1).astype(jnp.float32)
+def cosines(
+    number: Int[Array, " M"], time: Int[Array, ""], steps: Int[Array, ""]
+) -> Float[Array, " M"]:
+    """Return vibrations of mean square 1, at right angles to each other and to 1 over `steps` steps.
+
+    They are rows of a discrete cosine transform (Ahmed et al. 1974), the fastest first, as what motors do
+    soon shows in speeds.
+    """
+    quarters = (steps - 1 - number) * ((2 * time + 1) % (4 * steps))
+    angle = jnp.pi / 2 * quarters.astype(jnp.float32) / steps.astype(jnp.float32)
+    return math.sqrt(2.0) * jnp.cos(angle)
 
 
 def _limited(numbers: Float[Array, "*shape"], largest: float) -> Float[Array, "*shape"]:
@@ -128,8 +136,8 @@ class Graph(NamedTuple):
 
     messages: Float[Array, "M E"]
     """To each motor."""
-    code: Float[Array, " C"]
-    """To all."""
+    code: Float[Array, " Q"]
+    """What queries found."""
     direction: Float[Array, " M"]
     """s: which way around each motor is."""
 
@@ -144,6 +152,7 @@ class MotorGraph(Policy):
     motor: Gated
     key: Linear
     queries: Float[Array, "Q D"]
+    controller: Controller
     moved: Linear
     of_sensor: Linear
     of_change: Linear
@@ -151,8 +160,8 @@ class MotorGraph(Policy):
     to_sensor: Linear
     to_change: Linear
     to_mover: Linear
-    want: Linear
-    output: Linear
+    from_code: Linear
+    motor_key: Linear
     num_actions: int = eqx.field(static=True)
     change_scale: float = eqx.field(static=True)
     excitation: tuple[float, float] = eqx.field(static=True)
@@ -177,7 +186,7 @@ class MotorGraph(Policy):
                 energy=jnp.zeros(motors),
                 action=jnp.zeros(motors),
                 excitation=jnp.zeros(motors),
-                seed=jnp.arange(motors, dtype=jnp.uint32),
+                number=jnp.arange(motors, dtype=jnp.int32),
                 sign=jnp.ones(motors),
             ),
             surprise=jnp.zeros(()),
@@ -198,19 +207,19 @@ class MotorGraph(Policy):
         digest, energy = self._learnt(motors, errors)
         pattern = digest / jnp.sqrt(jnp.sum(digest**2, axis=-1, keepdims=True) + 1e-4)
         match, direction = self._matched(digest[0], carry.hidden.T)
-        _, code = self._attended(carry.hidden.T, jnp.stack([before, changes[0]]))
+        _, code = self._attended(carry.hidden.T, before)
         inputs = jnp.concatenate(
             [
-                jnp.stack([observation, *changes, *foreseen, *errors]).T,
+                jnp.stack([observation, *changes]).T,
                 (pattern[0] * direction[None]) @ jax.vmap(self.to_sensor)(motors.units),
                 (pattern[1] * direction[None]) @ jax.vmap(self.to_change)(motors.units),
                 (match / self.code_scale) @ jax.vmap(self.to_mover)(motors.units),
-                jnp.tile(code, (observation.size, 1)),
+                jnp.tile(self.from_code(code), (observation.size, 1)),
             ],
             axis=1,
         )
         hidden = jax.vmap(self.sensor)(inputs, carry.hidden.T)
-        attention, code = self._attended(hidden, jnp.stack([observation, changes[0]]))
+        attention, code = self._attended(hidden, observation)
         match, direction = self._matched(digest[0], hidden)
         own = match.T @ jax.vmap(self.to_own)(hidden)
         effect = pattern[0].T @ jax.vmap(self.of_sensor)(hidden)
@@ -230,17 +239,13 @@ class MotorGraph(Policy):
     def decide(self, features: Graph, carry: GraphCarry) -> tuple[Outputs, GraphCarry]:
         """Let each motor decide."""
         motors = carry.motors
-
-        def of_motor(message: Array, unit: Array) -> tuple[Array, Array]:
-            inputs = jnp.concatenate([message, features.code])
-            unit = self.motor(inputs, unit)
-            return unit, self.output(jnp.tanh(self.want(jnp.concatenate([unit, inputs]))))[0]
-
-        units, wanted = jax.vmap(of_motor)(features.messages, motors.units)
+        units = jax.vmap(self.motor)(features.messages, motors.units)
+        keys = jax.vmap(self.motor_key)(jnp.concatenate([units, features.messages], axis=1))
+        wanted = jnp.tanh(keys) @ self.controller(features.code)
         least, most = self.excitation
-        probing = self._probing(motors)
-        code = motors.sign * walsh(motors.seed + 1, carry.time)
-        excitation = jnp.where(probing, most, least) * code
+        probing, steps = self._probing(carry)
+        vibration = motors.sign * cosines(motors.number, carry.time, steps)
+        excitation = jnp.where(probing, most, least) * vibration
         meant = jnp.where(probing, 0.0, features.direction * jnp.tanh(wanted))
         action = meant + excitation
         action = jnp.clip(action, -_LARGEST_ACTION, _LARGEST_ACTION)
@@ -250,9 +255,9 @@ class MotorGraph(Policy):
 
     def explored(self, action: Action, carry: GraphCarry) -> Action:
         """Add excitation to the action of another; at the start return that alone."""
-        motors = carry.motors
-        meant = jnp.where(self._probing(motors), 0.0, action)
-        return jnp.clip(meant + motors.excitation, -1.0, 1.0)
+        probing, _ = self._probing(carry._replace(time=carry.time - 1))
+        meant = jnp.where(probing, 0.0, action)
+        return jnp.clip(meant + carry.motors.excitation, -1.0, 1.0)
 
     def after_action(self, carry: GraphCarry, action: Action) -> GraphCarry:
         """Remember the action, whoever chose it."""
@@ -279,7 +284,7 @@ class MotorGraph(Policy):
             energy=motors.energy[order],
             action=motors.action[order] * sign,
             excitation=motors.excitation[order] * sign,
-            seed=motors.seed[order],
+            number=motors.number[order],
             sign=motors.sign[order] * sign,
         )
         return carry._replace(motors=moved)
@@ -296,12 +301,11 @@ class MotorGraph(Policy):
         """Multiply sums over sensors by `factor`."""
         return dataclasses.replace(self, code_scale=self.code_scale * factor)
 
-    def _probing(self, motors: Motors) -> Bool[Array, " M"]:
-        """Return which motors try their codes still: until those of all have been at right angles."""
+    def _probing(self, carry: GraphCarry) -> tuple[Bool[Array, ""], Int[Array, ""]]:
+        """Return whether motors do nothing but vibrate, and for how many steps they do."""
         # In ONNX the number of motors is free, and cannot be counted in Python
-        count = jnp.sum(jnp.ones_like(motors.energy))
-        steps = jnp.maximum(8.0, jnp.exp2(jnp.floor(jnp.log2(count) + 1e-4) + 1))
-        return motors.energy < (steps - 0.5) * self.excitation[1] ** 2
+        steps = jnp.sum(jnp.ones_like(carry.motors.energy)).astype(jnp.int32) + 2
+        return carry.time < steps, steps
 
     def _learnt(
         self, motors: Motors, errors: Float[Array, "2 N"]
@@ -322,30 +326,32 @@ class MotorGraph(Policy):
         return match, jnp.tanh(4 * jnp.sum(match * digest, axis=0))
 
     def _attended(
-        self, hidden: Float[Array, "N H"], shown: Float[Array, "2 N"]
-    ) -> tuple[Attention, Float[Array, " C"]]:
-        """Return where queries attend, and the readings and changes that they find."""
+        self, hidden: Float[Array, "N H"], readings: Observation
+    ) -> tuple[Attention, Float[Array, " Q"]]:
+        """Return where queries attend, and the readings that they find."""
         attention = jax.nn.softmax(self.queries @ jax.vmap(self.key)(hidden).T, axis=-1)
-        return attention, (shown @ attention.T).reshape(-1)
+        return attention, attention @ readings
 
 
 @dataclasses.dataclass(frozen=True)
 class MotorGraphConfig(PolicyConfig):
     """An agent that knows neither its sensors nor its motors, and pairs them."""
 
-    hidden_size: int = 24
+    hidden_size: int = 32
     """Units of each sensor."""
-    motor_size: int = 32
+    motor_size: int = 24
     """Units of each motor."""
-    num_queries: int = 16
+    num_queries: int = 32
     """How many queries attend to the sensors."""
-    message_size: int = 16
-    """Width of queries and keys, and of messages."""
-    wish_size: int = 48
-    """Units between what a motor knows and what it does."""
+    message_size: int = 12
+    """Width of messages."""
+    key_size: int = 24
+    """Width of queries and keys."""
+    controller_sizes: tuple[int, ...] = (128, 128)
+    """Hidden layers between what queries find and what motors should do."""
     change_scale: float = 7.0
     """About how many steps it takes a reading to change by 1."""
-    excitation: tuple[float, float] = (0.03, 0.3)
+    excitation: tuple[float, float] = (0.03, 0.5)
     """σ after the start, and at the start."""
 
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorGraph:
@@ -353,14 +359,16 @@ class MotorGraphConfig(PolicyConfig):
         check_sensors(spec)
         if not isinstance(actions, int):
             raise ConfigError("Motor neurons are for actions that are numbers, not for choices.")
-        keys = iter(jax.random.split(key, 13))
-        code, wide = 2 * self.num_queries, self.message_size
-        message = 2 * wide + 1
+        keys = iter(jax.random.split(key, 14))
+        wide, heard = self.message_size, 2 * self.message_size + 1
         return MotorGraph(
-            sensor=Gated(7 + 3 * wide + code, self.hidden_size, key=next(keys)),
-            motor=Gated(message + code, self.motor_size, key=next(keys)),
-            key=Linear(self.hidden_size, wide, key=next(keys)),
-            queries=jax.random.normal(next(keys), (self.num_queries, wide)),
+            sensor=Gated(3 + 4 * wide, self.hidden_size, key=next(keys)),
+            motor=Gated(heard, self.motor_size, key=next(keys)),
+            key=Linear(self.hidden_size, self.key_size, key=next(keys)),
+            queries=jax.random.normal(next(keys), (self.num_queries, self.key_size)),
+            controller=Controller(
+                (self.num_queries, *self.controller_sizes, self.key_size), key=next(keys)
+            ),
             moved=Linear(self.hidden_size, 1, key=next(keys)),
             of_sensor=Linear(self.hidden_size, wide, key=next(keys)),
             of_change=Linear(self.hidden_size, wide, key=next(keys)),
@@ -368,8 +376,8 @@ class MotorGraphConfig(PolicyConfig):
             to_sensor=Linear(self.motor_size, wide, key=next(keys)),
             to_change=Linear(self.motor_size, wide, key=next(keys)),
             to_mover=Linear(self.motor_size, wide, key=next(keys)),
-            want=Linear(self.motor_size + message + code, self.wish_size, key=next(keys)),
-            output=Linear(self.wish_size, 1, key=next(keys)),
+            from_code=Linear(self.num_queries, wide, key=next(keys)),
+            motor_key=Linear(self.motor_size + heard, self.key_size, key=next(keys)),
             num_actions=actions,
             change_scale=self.change_scale,
             excitation=self.excitation,

@@ -37,6 +37,13 @@ FEED_FORWARD = Recipe(
     ),
 )
 
+ROBUST = dataclasses.replace(
+    FEED_FORWARD,
+    name="ant-fnn-robust",
+    summary="Feed-forward expert that goes on from where other actions led: for students that find motors.",
+    stages=(FEED_FORWARD.last.changed(jostled_steps=16),),
+)
+
 _CLONE = Stage(
     "clone",
     DaggerConfig(rollout_steps=500, demonstration_rounds=16, num_rounds=0, learning_rate=3e-3),
@@ -179,4 +186,4 @@ EVOLUTION = dataclasses.replace(
     stages=(_EVOLUTION,),
 )
 
-RECIPES = (FEED_FORWARD, CLONE, PI, PI_LARGE, EVOLVED, EVOLUTION, NLA)
+RECIPES = (FEED_FORWARD, ROBUST, CLONE, PI, PI_LARGE, EVOLVED, EVOLUTION, NLA)
