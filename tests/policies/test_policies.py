@@ -40,7 +40,7 @@ ALL = {
     "motor neurons": (MotorNeuronsConfig(), 8 + 10 + 2 * (32 * 6 + 5 * 38)),
     "anonymous motor neurons": (AnonymousMotorNeuronsConfig(), 1750),
     "with attention": (AnonymousMotorNeuronsConfig(wish_size=32, num_queries=8), 2846),
-    "graph of motors": (MotorGraphConfig(), 40773),
+    "graph of motors": (MotorGraphConfig(), 41351),
 }
 
 

@@ -6,17 +6,20 @@ Sensors and motors are the two sides of a graph; its edges are the digests, foun
 unit of motor j changes in sensor i, and in the change of sensor i. Both sides have recurrent units with
 shared weights and send messages along the edges, so that agents know the order of neither:
 
-    ν_j  = σ √2 cos(π k_j (t + ½) / T)   an excitation of M motors by one frequency each, T = M + 2
+    ν_j  = σ √2 cos(π k_j (t + ½) / T)   for T = M + 2 steps, a frequency for each motor; 0 after these
     D   <- D + (y - D u) kᵀ              with k = P ν / (νᵀ P ν + c), P = 1 / (1 + Σ ν² / c) of each motor
     W    ∝ softmax_motors(κ |D|) exp(κ |D| + b)     over sensors: which one a motor moves, and it alone
     s_j  = tanh(4 Σ_i W_ij D_ij)         which way around it is, as far as that is known
-    u_j  = s_j tanh(key_jᵀ v) + ν_j      v from the readings that queries found, key_j from messages to j
+    u_j  = s_j tanh(key_jᵀ v) or ν_j     v from the readings that queries found, key_j from messages to j
 
 For the first T steps an agent acts by ν alone, whose T values are at right angles for all motors, and to
 what is always there. What it means to do later depends on what it senses, so that its effect cannot be told
-from what would have happened anyhow; so digests learn from ν alone, which depends on nothing (an instrumental
-variable). y are the changes of the readings, σ is small after the start, and b is learnt. Nothing of D is
-trained. Units do not receive the last action: in imitation they would repeat it.
+from what would have happened anyhow; so digests learn from ν alone, and stay as they are later. y are the
+changes of the readings; b is learnt, nothing of D is. Units do not receive the last action: in imitation
+they would repeat it.
+
+Sensors expect a change, and say how uncertain that is. Where they are wrong by much more for some steps,
+wires have changed: then an agent tries its motors anew.
 
 Another order of the motors gives the same actions in that order, and a motor that is turned around the
 opposite action, if memory and frequencies move along. Cost grows as the number of sensors times motors.
@@ -24,6 +27,7 @@ opposite action, if memory and frequencies move along. Cost grows as the number 
 
 import dataclasses
 import math
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -52,6 +56,10 @@ _LARGEST_ACTION = 0.99
 _LARGEST_CHANGE = 3.0  # about; feet that touch the ground change more
 _LARGEST_ERROR = 0.75
 _SHARPNESS = 8.0  # κ
+_LARGEST_SURPRISE = (
+    10.0  # of a sensor, in squared standard deviations: one of 28 is no reason for doubts
+)
+_DOUBT_RATE = 0.2
 _ENOUGH = 0.25  # c: the energy of an excitation that tells about half
 
 
@@ -85,8 +93,12 @@ class GraphCarry(NamedTuple):
     """State of the recurrent unit in each sensor."""
     motors: Motors
     surprise: Scalar
-    """How wrong expectations were in the last step."""
+    """How unlikely the last change was: minus the logarithm of its density, on average over sensors."""
+    doubt: Scalar
+    """The square of how wrong expectations were of late, in standard deviations: 1 if they are right."""
     time: Int[Array, ""]
+    """Steps since motors began to vibrate."""
+    clock: Int[Array, ""]
     """Steps since the start."""
 
 
@@ -162,9 +174,12 @@ class MotorGraph(Policy):
     to_mover: Linear
     from_code: Linear
     motor_key: Linear
+    expects: Controller
     num_actions: int = eqx.field(static=True)
     change_scale: float = eqx.field(static=True)
-    excitation: tuple[float, float] = eqx.field(static=True)
+    excitation: float = eqx.field(static=True)
+    doubt_limit: float = eqx.field(static=True)
+    renewal: int = eqx.field(static=True)
     code_scale: float = eqx.field(static=True, default=1.0)
 
     def with_motors(self, count: int) -> "MotorGraph":
@@ -190,20 +205,23 @@ class MotorGraph(Policy):
                 sign=jnp.ones(motors),
             ),
             surprise=jnp.zeros(()),
+            doubt=jnp.ones(()),
             time=jnp.zeros((), jnp.int32),
+            clock=jnp.zeros((), jnp.int32),
         )
 
     def encode(
         self, observation: Observation, carry: GraphCarry
     ) -> tuple[Graph, GraphCarry, Trace]:
         """Remember each sensor, learn what the last action changed, and send messages to motors."""
-        motors = carry.motors
-        before = jnp.where(carry.time > 0, carry.before, observation)
-        earlier = jnp.where(carry.time > 1, carry.earlier, before)
+        before = jnp.where(carry.clock > 0, carry.before, observation)
+        earlier = jnp.where(carry.clock > 1, carry.earlier, before)
         changes = jnp.stack([observation - before, observation - 2 * before + earlier])
         changes = _limited(self.change_scale * changes, _LARGEST_CHANGE)
-        foreseen = motors.digest @ motors.action
-        errors = _limited(jnp.where(carry.time > 0, changes - foreseen, 0.0), _LARGEST_ERROR)
+        foreseen = carry.motors.digest @ carry.motors.action
+        errors = _limited(jnp.where(carry.clock > 0, changes - foreseen, 0.0), _LARGEST_ERROR)
+        carry = self._surprised(carry, changes[0], foreseen[0])
+        motors = carry.motors
         digest, energy = self._learnt(motors, errors)
         pattern = digest / jnp.sqrt(jnp.sum(digest**2, axis=-1, keepdims=True) + 1e-4)
         match, direction = self._matched(digest[0], carry.hidden.T)
@@ -231,7 +249,6 @@ class MotorGraph(Policy):
             earlier=before,
             hidden=hidden.T,
             motors=motors._replace(digest=digest, energy=energy),
-            surprise=jnp.mean(errors**2),
         )
         features = Graph(messages, code, direction)
         return features, carry, Trace(attention=attention, digest=digest[0])
@@ -242,22 +259,19 @@ class MotorGraph(Policy):
         units = jax.vmap(self.motor)(features.messages, motors.units)
         keys = jax.vmap(self.motor_key)(jnp.concatenate([units, features.messages], axis=1))
         wanted = jnp.tanh(keys) @ self.controller(features.code)
-        least, most = self.excitation
         probing, steps = self._probing(carry)
         vibration = motors.sign * cosines(motors.number, carry.time, steps)
-        excitation = jnp.where(probing, most, least) * vibration
-        meant = jnp.where(probing, 0.0, features.direction * jnp.tanh(wanted))
-        action = meant + excitation
+        excitation = jnp.where(probing, self.excitation * vibration, 0.0)
+        action = jnp.where(probing, excitation, features.direction * jnp.tanh(wanted))
         action = jnp.clip(action, -_LARGEST_ACTION, _LARGEST_ACTION)
         motors = motors._replace(units=units, excitation=excitation)
-        carry = carry._replace(motors=motors, time=carry.time + 1)
+        carry = carry._replace(motors=motors, time=carry.time + 1, clock=carry.clock + 1)
         return jnp.arctanh(action), carry
 
     def explored(self, action: Action, carry: GraphCarry) -> Action:
-        """Add excitation to the action of another; at the start return that alone."""
+        """Return the vibration at the start, and the action of another after it."""
         probing, _ = self._probing(carry._replace(time=carry.time - 1))
-        meant = jnp.where(probing, 0.0, action)
-        return jnp.clip(meant + carry.motors.excitation, -1.0, 1.0)
+        return jnp.where(probing, carry.motors.excitation, action)
 
     def after_action(self, carry: GraphCarry, action: Action) -> GraphCarry:
         """Remember the action, whoever chose it."""
@@ -294,8 +308,14 @@ class MotorGraph(Policy):
         return carry.hidden
 
     def surprise(self, carry: GraphCarry) -> Scalar:
-        """Return how much of the last change nobody expected."""
+        """Return how unlikely sensors thought the last change."""
         return carry.surprise
+
+    def fitted_to(self, wanted: Policy) -> "MotorGraph":
+        """Return it with the settings of `wanted` for when motors are tried anew."""
+        if not isinstance(wanted, MotorGraph):
+            return self
+        return dataclasses.replace(self, doubt_limit=wanted.doubt_limit, renewal=wanted.renewal)
 
     def with_code_scale(self, factor: float) -> "MotorGraph":
         """Multiply sums over sensors by `factor`."""
@@ -306,6 +326,32 @@ class MotorGraph(Policy):
         # In ONNX the number of motors is free, and cannot be counted in Python
         steps = jnp.sum(jnp.ones_like(carry.motors.energy)).astype(jnp.int32) + 2
         return carry.time < steps, steps
+
+    def _surprised(
+        self, carry: GraphCarry, change: Observation, foreseen: Observation
+    ) -> GraphCarry:
+        """Compare a change with what was expected; begin anew with motors if that was wrong for long."""
+
+        def expected(hidden: Array, own: Scalar) -> Array:
+            return self.expects(jnp.append(hidden, own))
+
+        mean, log_scale = jax.vmap(expected)(carry.hidden.T, foreseen).T
+        wrong = ((change - mean) * jnp.exp(-log_scale)) ** 2
+        surprise = jnp.where(carry.clock > 0, jnp.mean(wrong / 2 + log_scale), 0.0)
+        probing, _ = self._probing(carry)
+        now = jnp.where(probing, 1.0, jnp.mean(jnp.minimum(wrong, _LARGEST_SURPRISE)))
+        doubt = carry.doubt + _DOUBT_RATE * (jax.lax.stop_gradient(now) - carry.doubt)
+        anew = doubt > self.doubt_limit
+        if self.renewal:
+            anew |= (carry.clock > 0) & (carry.clock % self.renewal == 0)
+        blank = jax.tree.map(jnp.zeros_like, carry.motors)
+        blank = blank._replace(number=carry.motors.number, sign=carry.motors.sign)
+        return carry._replace(
+            motors=jax.tree.map(partial(jnp.where, anew), blank, carry.motors),
+            surprise=surprise,
+            doubt=jnp.where(anew, 1.0, doubt),
+            time=jnp.where(anew, 0, carry.time),
+        )
 
     def _learnt(
         self, motors: Motors, errors: Float[Array, "2 N"]
@@ -337,6 +383,8 @@ class MotorGraph(Policy):
 class MotorGraphConfig(PolicyConfig):
     """An agent that knows neither its sensors nor its motors, and pairs them."""
 
+    may_be_zero = ("renewal",)
+
     hidden_size: int = 32
     """Units of each sensor."""
     motor_size: int = 24
@@ -351,15 +399,19 @@ class MotorGraphConfig(PolicyConfig):
     """Hidden layers between what queries find and what motors should do."""
     change_scale: float = 7.0
     """About how many steps it takes a reading to change by 1."""
-    excitation: tuple[float, float] = (0.03, 0.5)
-    """σ after the start, and at the start."""
+    excitation: float = 0.5
+    """σ: the root mean square of the vibration."""
+    doubt_limit: float = 1e9
+    """Motors are tried anew if sensors are wrong by more: a mean square, of standard deviations."""
+    renewal: int = 0
+    """After how many steps they are tried anew anyhow; 0 for never."""
 
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorGraph:
         """Draw an agent; ConfigError unless actions are numbers."""
         check_sensors(spec)
         if not isinstance(actions, int):
             raise ConfigError("Motor neurons are for actions that are numbers, not for choices.")
-        keys = iter(jax.random.split(key, 14))
+        keys = iter(jax.random.split(key, 15))
         wide, heard = self.message_size, 2 * self.message_size + 1
         return MotorGraph(
             sensor=Gated(3 + 4 * wide, self.hidden_size, key=next(keys)),
@@ -378,7 +430,10 @@ class MotorGraphConfig(PolicyConfig):
             to_mover=Linear(self.motor_size, wide, key=next(keys)),
             from_code=Linear(self.num_queries, wide, key=next(keys)),
             motor_key=Linear(self.motor_size + heard, self.key_size, key=next(keys)),
+            expects=Controller((self.hidden_size + 1, 16, 2), key=next(keys)),
             num_actions=actions,
             change_scale=self.change_scale,
             excitation=self.excitation,
+            doubt_limit=self.doubt_limit,
+            renewal=self.renewal,
         )

@@ -18,8 +18,7 @@ from sensorium.policies import (
     MotorNeuronsConfig,
     RecurrentConfig,
 )
-from sensorium.recipes import ant
-from sensorium.recipes.recipe import SCRATCH, Recipe, Stage
+from sensorium.recipes.recipe import Recipe, Stage
 from sensorium.training import DaggerConfig, ShacConfig
 
 _REWIRED = OneOf((Identity(), RewireMotors(every=100, signed=True)))
@@ -112,27 +111,28 @@ ARM = Recipe(
         ),
     ),
 )
+# Motors are found in the first ten steps of an episode; most of a long round would be what follows a fall
 _CLONE = Stage(
     "clone",
     DaggerConfig(
-        num_envs=48,
-        rollout_steps=250,
+        num_envs=128,
+        rollout_steps=64,
         demonstration_rounds=10,
         num_rounds=0,
-        num_batches=48,
-        batch_size=24,
-        num_steps=250,
-        window=125,
+        num_batches=64,
+        batch_size=32,
+        num_steps=64,
+        window=64,
         sensor_id_coef=0.3,
+        surprise_coef=0.1,
         learning_rate=3e-3,
         action_noise=(0.0,),
         ema_decay=0.99,
     ),
-    generations=10,
-    perturbation=compose(Shuffle(), RewireMotors()),
-    expert="stage:expert",
-    start=SCRATCH,
-    test_every=5,
+    generations=12,
+    perturbation=compose(Shuffle(), RewireMotors(signed=True)),
+    expert="ant-fnn-robust",
+    test_every=12,
     test_episodes=16,
     checkpoint_every=1,
 )
@@ -142,22 +142,22 @@ ANT = Recipe(
     policy=MotorGraphConfig(),
     env="gym:AntBulletEnv-v0",
     stages=(
-        # An expert that goes on from where random actions lead: a student has to begin with these
-        ant.FEED_FORWARD.last.changed(
-            name="expert", policy=ant.FEED_FORWARD.policy, jostled_steps=24
-        ),
         _CLONE,
         _CLONE.changed(
             name="dagger",
             demonstration_rounds=0,
-            num_rounds=4,
-            buffer_rounds=60,
-            beta_generations=4,
-            num_batches=12,
+            num_envs=64,
+            rollout_steps=100,
+            num_rounds=2,
+            num_batches=24,
+            num_steps=100,
+            window=50,
+            buffer_rounds=30,
+            beta_generations=10,
             learning_rate=2e-3,
-            generations=30,
-            start="",
-            test_every=3,
+            generations=22,
+            test_every=5,
+            test_episodes=32,
         ),
     ),
 )

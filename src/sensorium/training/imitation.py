@@ -52,6 +52,8 @@ class ImitationConfig(TrainerConfig):
     """Weights of the errors of the actions, where they differ in size; all 1 by default."""
     sensor_id_coef: float = 0.0
     """Weight of the sensor identity loss: each sensor predicts from its features which one it is."""
+    surprise_coef: float = 0.0
+    """Weight of what the student did not expect, if it expects anything (`Policy.surprise`)."""
     privileged_coef: float = 0.0
     """Weight of the privileged loss: the memory predicts what the expert knows beside its action."""
     attention_coef: float = 0.0
@@ -234,6 +236,8 @@ class Imitation(Trainer):
                     sources = perturbation.sensor_of_channel(state, self.world.raw_observation_spec)
                     heard = student.sensor_features(carry)
                     losses["sensor_id_loss"] = auxiliary.identity_loss(model.probe, heard, sources)
+            if config.surprise_coef:
+                losses["surprise"] = student.surprise(carry)
             outputs, carry = student.decide(features, carry)
             apart = student.distribution.imitation_loss
             losses["loss"] = apart(outputs, step.expert_action, self._weights)
@@ -262,6 +266,7 @@ class Imitation(Trainer):
         figures = {name: jnp.sum(weights[warm_up:] * each) for name, each in losses.items()}
         loss = figures["loss"]
         loss += config.sensor_id_coef * figures.get("sensor_id_loss", 0.0)
+        loss += config.surprise_coef * figures.get("surprise", 0.0)
         loss += config.privileged_coef * figures.get("privileged_loss", 0.0)
         loss += config.attention_coef * figures.get("attention_loss", 0.0)
         return loss, (figures, jax.lax.stop_gradient(memory))
