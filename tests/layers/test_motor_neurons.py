@@ -12,6 +12,7 @@ from scipy.stats import kstest
 from sensorium.envs import Thrusters
 from sensorium.errors import ConfigError
 from sensorium.layers.motor_neurons import normal, solved
+from sensorium.layers.motor_trials import cosines
 from sensorium.policies import (
     AnonymousMotorNeuronsConfig,
     MotorGraphConfig,
@@ -21,7 +22,6 @@ from sensorium.policies import (
     num_parameters,
     to_vector,
 )
-from sensorium.policies.motor_graph import cosines
 
 ANONYMOUS = [
     AnonymousMotorNeuronsConfig(),
@@ -224,8 +224,9 @@ def test_a_graph_knows_what_each_motor_moves_once_all_have_vibrated(seed):
         action, carry, _ = step(jnp.asarray(readings), carry)
         explored = policy.explored(others, carry)
         if time < 10:
-            np.testing.assert_allclose(action, carry.motors.excitation, rtol=1e-4, atol=1e-6)
-            np.testing.assert_allclose(explored, action, rtol=1e-4, atol=1e-6)
+            vibration = 0.5 * cosines(jnp.arange(8), jnp.asarray(time), jnp.asarray(10))
+            np.testing.assert_allclose(action, vibration, rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(explored, vibration, rtol=1e-4, atol=1e-5)
         else:
             np.testing.assert_array_equal(explored, others)
         if time > 10:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from sensorium.layers.gated import gated
 from sensorium.layers.linear import Linear
 from sensorium.seeding import stream
 from sensorium.types import Attention, Key, Observation, Order, Scalar
@@ -251,14 +252,6 @@ class AnonymousSenses(Senses):
 
     def _remembered(self, inputs: Array, hidden: Array) -> Array:
         return gated(self.gates, self.candidate, inputs, hidden)
-
-
-def gated(gates: Linear, candidate: Linear, inputs: Array, hidden: Array) -> Array:
-    """Return the next state of a gated recurrent unit (Cho et al. 2014)."""
-    both = jax.nn.sigmoid(gates(jnp.concatenate([inputs, hidden])))
-    update, reset = both[: len(hidden)], both[len(hidden) :]
-    new = jnp.tanh(candidate(jnp.concatenate([inputs, reset * hidden])))
-    return (1 - update) * hidden + update * new
 
 
 class _Network(eqx.Module):

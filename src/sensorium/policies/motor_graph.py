@@ -26,18 +26,18 @@ opposite action, if memory and frequencies move along. Cost grows as the number 
 """
 
 import dataclasses
-import math
 from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from sensorium.errors import ConfigError
+from sensorium.layers.gated import Gated
 from sensorium.layers.linear import Linear
-from sensorium.layers.motor_senses import gated
+from sensorium.layers.motor_trials import cosines, learnt, limited
 from sensorium.policies.action_distributions import Outputs
 from sensorium.policies.controller import Controller
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
@@ -54,13 +54,9 @@ from sensorium.types import (
 
 _LARGEST_ACTION = 0.99
 _LARGEST_CHANGE = 3.0  # about; feet that touch the ground change more
-_LARGEST_ERROR = 0.75
 _SHARPNESS = 8.0  # κ
-_LARGEST_SURPRISE = (
-    10.0  # of a sensor, in squared standard deviations: one of 28 is no reason for doubts
-)
+_LARGEST_SURPRISE = 10.0  # of a sensor: a single one is no reason for doubts
 _DOUBT_RATE = 0.2
-_ENOUGH = 0.25  # c: the energy of an excitation that tells about half
 
 
 class Motors(NamedTuple):
@@ -71,15 +67,13 @@ class Motors(NamedTuple):
     digest: Float[Array, "2 N M"]
     """What a unit of each changes in each sensor, and in its change: D."""
     energy: Float[Array, " M"]
-    """The sum of the squares of its excitation so far."""
+    """The sum of the squares of its actions while it vibrated."""
     action: Action
     """Of the step before."""
-    excitation: Float[Array, " M"]
-    """What of that was excitation: ν."""
     number: Int[Array, " M"]
     """Of the frequency of each."""
     sign: Float[Array, " M"]
-    """Of its excitation: 1, or -1 where a motor was turned around with its memory."""
+    """Of its vibration: 1, or -1 where a motor was turned around with its memory."""
 
 
 class GraphCarry(NamedTuple):
@@ -100,47 +94,6 @@ class GraphCarry(NamedTuple):
     """Steps since motors began to vibrate."""
     clock: Int[Array, ""]
     """Steps since the start."""
-
-
-class Gated(eqx.Module):
-    """A gated recurrent unit (Cho et al. 2014)."""
-
-    gates: Linear
-    candidate: Linear
-
-    @property
-    def size(self) -> int:
-        """How many numbers it remembers."""
-        return self.candidate.weight.shape[0]
-
-    def __init__(self, inputs: int, size: int, *, key: Key):
-        """Draw weights of a unit that changes slowly at first."""
-        keys = jax.random.split(key)
-        gates = Linear(inputs + size, 2 * size, key=keys[0])
-        slow = gates.bias.at[:size].set(-1.0)
-        self.gates = eqx.tree_at(lambda layer: layer.bias, gates, slow)
-        self.candidate = Linear(inputs + size, size, key=keys[1])
-
-    def __call__(self, inputs: Array, hidden: Array) -> Array:
-        """Return the next state."""
-        return gated(self.gates, self.candidate, inputs, hidden)
-
-
-def cosines(
-    number: Int[Array, " M"], time: Int[Array, ""], steps: Int[Array, ""]
-) -> Float[Array, " M"]:
-    """Return vibrations of mean square 1, at right angles to each other and to 1 over `steps` steps.
-
-    They are rows of a discrete cosine transform (Ahmed et al. 1974), the fastest first, as what motors do
-    soon shows in speeds.
-    """
-    quarters = (steps - 1 - number) * ((2 * time + 1) % (4 * steps))
-    angle = jnp.pi / 2 * quarters.astype(jnp.float32) / steps.astype(jnp.float32)
-    return math.sqrt(2.0) * jnp.cos(angle)
-
-
-def _limited(numbers: Float[Array, "*shape"], largest: float) -> Float[Array, "*shape"]:
-    return largest * jnp.tanh(numbers / largest)
 
 
 class Graph(NamedTuple):
@@ -200,7 +153,6 @@ class MotorGraph(Policy):
                 digest=jnp.zeros((2, sensors, motors)),
                 energy=jnp.zeros(motors),
                 action=jnp.zeros(motors),
-                excitation=jnp.zeros(motors),
                 number=jnp.arange(motors, dtype=jnp.int32),
                 sign=jnp.ones(motors),
             ),
@@ -217,12 +169,12 @@ class MotorGraph(Policy):
         before = jnp.where(carry.clock > 0, carry.before, observation)
         earlier = jnp.where(carry.clock > 1, carry.earlier, before)
         changes = jnp.stack([observation - before, observation - 2 * before + earlier])
-        changes = _limited(self.change_scale * changes, _LARGEST_CHANGE)
-        foreseen = carry.motors.digest @ carry.motors.action
-        errors = _limited(jnp.where(carry.clock > 0, changes - foreseen, 0.0), _LARGEST_ERROR)
-        carry = self._surprised(carry, changes[0], foreseen[0])
-        motors = carry.motors
-        digest, energy = self._learnt(motors, errors)
+        changes = limited(self.change_scale * changes, _LARGEST_CHANGE)
+        carry = self._surprised(carry, changes[0])
+        motors, steps = carry.motors, self._trial_steps(carry)
+        tried = jnp.where((carry.time > 0) & (carry.time <= steps), motors.action, 0.0)
+        trial = learnt(motors.digest, motors.energy, tried, changes)
+        digest, energy = jax.lax.stop_gradient(trial)
         pattern = digest / jnp.sqrt(jnp.sum(digest**2, axis=-1, keepdims=True) + 1e-4)
         match, direction = self._matched(digest[0], carry.hidden.T)
         _, code = self._attended(carry.hidden.T, before)
@@ -259,19 +211,15 @@ class MotorGraph(Policy):
         units = jax.vmap(self.motor)(features.messages, motors.units)
         keys = jax.vmap(self.motor_key)(jnp.concatenate([units, features.messages], axis=1))
         wanted = jnp.tanh(keys) @ self.controller(features.code)
-        probing, steps = self._probing(carry)
-        vibration = motors.sign * cosines(motors.number, carry.time, steps)
-        excitation = jnp.where(probing, self.excitation * vibration, 0.0)
-        action = jnp.where(probing, excitation, features.direction * jnp.tanh(wanted))
-        action = jnp.clip(action, -_LARGEST_ACTION, _LARGEST_ACTION)
-        motors = motors._replace(units=units, excitation=excitation)
+        wanted = features.direction * jnp.tanh(wanted)
+        action = jnp.clip(self._tried_or(wanted, carry), -_LARGEST_ACTION, _LARGEST_ACTION)
+        motors = motors._replace(units=units)
         carry = carry._replace(motors=motors, time=carry.time + 1, clock=carry.clock + 1)
         return jnp.arctanh(action), carry
 
     def explored(self, action: Action, carry: GraphCarry) -> Action:
         """Return the vibration at the start, and the action of another after it."""
-        probing, _ = self._probing(carry._replace(time=carry.time - 1))
-        return jnp.where(probing, carry.motors.excitation, action)
+        return self._tried_or(action, carry._replace(time=carry.time - 1))
 
     def after_action(self, carry: GraphCarry, action: Action) -> GraphCarry:
         """Remember the action, whoever chose it."""
@@ -297,7 +245,6 @@ class MotorGraph(Policy):
             digest=motors.digest[..., order] * sign[None, None],
             energy=motors.energy[order],
             action=motors.action[order] * sign,
-            excitation=motors.excitation[order] * sign,
             number=motors.number[order],
             sign=motors.sign[order] * sign,
         )
@@ -321,25 +268,29 @@ class MotorGraph(Policy):
         """Multiply sums over sensors by `factor`."""
         return dataclasses.replace(self, code_scale=self.code_scale * factor)
 
-    def _probing(self, carry: GraphCarry) -> tuple[Bool[Array, ""], Int[Array, ""]]:
-        """Return whether motors do nothing but vibrate, and for how many steps they do."""
+    def _trial_steps(self, carry: GraphCarry) -> Int[Array, ""]:
+        """Return for how many steps motors do nothing but vibrate."""
         # In ONNX the number of motors is free, and cannot be counted in Python
-        steps = jnp.sum(jnp.ones_like(carry.motors.energy)).astype(jnp.int32) + 2
-        return carry.time < steps, steps
+        return jnp.sum(jnp.ones_like(carry.motors.energy)).astype(jnp.int32) + 2
 
-    def _surprised(
-        self, carry: GraphCarry, change: Observation, foreseen: Observation
-    ) -> GraphCarry:
+    def _tried_or(self, action: Action, carry: GraphCarry) -> Action:
+        """Return how motors vibrate during a trial, and `action` after it."""
+        motors, steps = carry.motors, self._trial_steps(carry)
+        vibration = self.excitation * motors.sign * cosines(motors.number, carry.time, steps)
+        return jnp.where(carry.time < steps, vibration, action)
+
+    def _surprised(self, carry: GraphCarry, change: Observation) -> GraphCarry:
         """Compare a change with what was expected; begin anew with motors if that was wrong for long."""
 
         def expected(hidden: Array, own: Scalar) -> Array:
             return self.expects(jnp.append(hidden, own))
 
-        mean, log_scale = jax.vmap(expected)(carry.hidden.T, foreseen).T
+        own = carry.motors.digest[0] @ carry.motors.action
+        mean, log_scale = jax.vmap(expected)(carry.hidden.T, own).T
         wrong = ((change - mean) * jnp.exp(-log_scale)) ** 2
         surprise = jnp.where(carry.clock > 0, jnp.mean(wrong / 2 + log_scale), 0.0)
-        probing, _ = self._probing(carry)
-        now = jnp.where(probing, 1.0, jnp.mean(jnp.minimum(wrong, _LARGEST_SURPRISE)))
+        trial = carry.time < self._trial_steps(carry)
+        now = jnp.where(trial, 1.0, jnp.mean(jnp.minimum(wrong, _LARGEST_SURPRISE)))
         doubt = carry.doubt + _DOUBT_RATE * (jax.lax.stop_gradient(now) - carry.doubt)
         anew = doubt > self.doubt_limit
         if self.renewal:
@@ -352,15 +303,6 @@ class MotorGraph(Policy):
             doubt=jnp.where(anew, 1.0, doubt),
             time=jnp.where(anew, 0, carry.time),
         )
-
-    def _learnt(
-        self, motors: Motors, errors: Float[Array, "2 N"]
-    ) -> tuple[Float[Array, "2 N M"], Float[Array, " M"]]:
-        """Return D and the energy after a step; nothing of it is trained."""
-        excitation, doubt = motors.excitation, 1 / (1 + motors.energy / _ENOUGH)
-        gain = doubt * excitation / (_ENOUGH + jnp.sum(doubt * excitation**2))
-        digest = motors.digest + errors[..., None] * gain[None, None]
-        return jax.lax.stop_gradient((digest, motors.energy + excitation**2))
 
     def _matched(
         self, digest: Float[Array, "N M"], hidden: Float[Array, "N H"]

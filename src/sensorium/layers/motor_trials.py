@@ -1,0 +1,52 @@
+"""Trials of motors: each vibrates at a frequency of its own, so that all are told apart in as many steps."""
+
+import math
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from sensorium.types import Action
+
+_LARGEST_ERROR = 0.75
+_ENOUGH = 0.25  # c: the energy that tells about half
+
+
+def cosines(
+    number: Int[Array, " M"], time: Int[Array, ""], steps: Int[Array, ""]
+) -> Float[Array, " M"]:
+    """Return vibrations of mean square 1, at right angles to each other and to 1 over `steps` steps.
+
+    They are rows of a discrete cosine transform (Ahmed et al. 1974), the fastest first, as what motors do
+    soon shows in speeds.
+    """
+    quarters = (steps - 1 - number) * ((2 * time + 1) % (4 * steps))
+    angle = jnp.pi / 2 * quarters.astype(jnp.float32) / steps.astype(jnp.float32)
+    return math.sqrt(2.0) * jnp.cos(angle)
+
+
+def limited(numbers: Float[Array, "*shape"], largest: float) -> Float[Array, "*shape"]:
+    """Return numbers that are never beyond `largest`, and little changed if they are far from it."""
+    return largest * jnp.tanh(numbers / largest)
+
+
+def learnt(
+    digest: Float[Array, "2 N M"],
+    energy: Float[Array, " M"],
+    action: Action,
+    change: Float[Array, "2 N"],
+) -> tuple[Float[Array, "2 N M"], Float[Array, " M"]]:
+    """Learn from a step of a trial: a Kalman filter whose covariance is diagonal.
+
+    Args:
+        digest: What a unit of each motor changes in each sensor, and in its change.
+        energy: The sum of the squares of the actions that it was learned from.
+        action: Of the step; zeros for none.
+        change: What followed.
+
+    Returns:
+        Both after the step.
+    """
+    error = limited(change - digest @ action, _LARGEST_ERROR)
+    doubt = 1 / (1 + energy / _ENOUGH)
+    gain = doubt * action / (_ENOUGH + jnp.sum(doubt * action**2))
+    return digest + error[..., None] * gain[None, None], energy + action**2
