@@ -90,7 +90,7 @@ def test_as_many_episodes_as_the_papers_have(table, papers, said, tmp_path, monk
 def ant_zoo(tmp_path, monkeypatch):
     """Untrained agents under the ant's names, in a world that is soon over."""
     env = "gym:tests.host_worlds:Walk-v0"
-    for name in ("ant-fnn", "ant-pi", "ant-pi-large"):
+    for name in ("ant-fnn", "ant-pi", "ant-pi-large", "ant-motors"):
         recipe = dataclasses.replace(recipes.find(name), env=env)
         save_untrained(tmp_path / "zoo" / f"{name}.safetensors", recipe)
     monkeypatch.setenv("SENSORIUM_ZOO", str(tmp_path / "zoo"))
@@ -114,6 +114,16 @@ def test_tables_of_the_ant(ant_zoo, tmp_path):
     column = ["2053 ± 225", "2319 ± 188", "2406 ± 178", "2493 ± 105", "2548 ± 87"]
     assert [row["paper"] for row in rows] == column * 2
     assert {row["agent"] for row in run("nla-table-3", tmp_path)} == {"ant-pi"}
+    rewired = "motors rewired with signs"
+    assert [(row["agent"], row["perturbation"]) for row in run("motors-ant", tmp_path)] == [
+        ("ant-motors", perturbation)
+        for perturbation in (
+            "plain",
+            f"shuffled + {rewired}",
+            f"shuffled + {rewired} every 500",
+            f"shuffled + {rewired} every 100",
+        )
+    ]
 
 
 def test_a_table_in_a_world_on_the_host_goes_on_where_it_was(ant_zoo, tmp_path, capsys):

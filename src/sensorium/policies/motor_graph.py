@@ -6,7 +6,7 @@ Sensors and motors are the two sides of a graph; its edges are the digests, foun
 unit of motor j changes in sensor i, and in the change of sensor i. Both sides have recurrent units with
 shared weights and send messages along the edges, so that agents know the order of neither:
 
-    ν_j  = σ √2 cos(π k_j (t + ½) / T)   for T = M + 2 steps, a frequency for each motor; 0 after these
+    ν_j  = σ √2 cos(π k_j (t + ½) / T)   for T = M + 2 steps or more, each at a frequency of its own
     D   <- D + (y - D u) kᵀ              with k = P ν / (νᵀ P ν + c), P = 1 / (1 + Σ ν² / c) of each motor
     W    ∝ softmax_motors(κ |D|) exp(κ |D| + b)     over sensors: which one a motor moves, and it alone
     s_j  = tanh(4 Σ_i W_ij D_ij)         which way around it is, as far as that is known
@@ -131,6 +131,7 @@ class MotorGraph(Policy):
     num_actions: int = eqx.field(static=True)
     change_scale: float = eqx.field(static=True)
     excitation: float = eqx.field(static=True)
+    extra_steps: int = eqx.field(static=True)
     doubt_limit: float = eqx.field(static=True)
     renewal: int = eqx.field(static=True)
     code_scale: float = eqx.field(static=True, default=1.0)
@@ -259,10 +260,11 @@ class MotorGraph(Policy):
         return carry.surprise
 
     def fitted_to(self, wanted: Policy) -> "MotorGraph":
-        """Return it with the settings of `wanted` for when motors are tried anew."""
+        """Return it with the settings of `wanted` for how motors are tried, and when."""
         if not isinstance(wanted, MotorGraph):
             return self
-        return dataclasses.replace(self, doubt_limit=wanted.doubt_limit, renewal=wanted.renewal)
+        names = "excitation", "extra_steps", "doubt_limit", "renewal"
+        return dataclasses.replace(self, **{name: getattr(wanted, name) for name in names})
 
     def with_code_scale(self, factor: float) -> "MotorGraph":
         """Multiply sums over sensors by `factor`."""
@@ -271,7 +273,7 @@ class MotorGraph(Policy):
     def _trial_steps(self, carry: GraphCarry) -> Int[Array, ""]:
         """Return for how many steps motors do nothing but vibrate."""
         # In ONNX the number of motors is free, and cannot be counted in Python
-        return jnp.sum(jnp.ones_like(carry.motors.energy)).astype(jnp.int32) + 2
+        return jnp.sum(jnp.ones_like(carry.motors.energy)).astype(jnp.int32) + self.extra_steps
 
     def _tried_or(self, action: Action, carry: GraphCarry) -> Action:
         """Return how motors vibrate during a trial, and `action` after it."""
@@ -343,6 +345,8 @@ class MotorGraphConfig(PolicyConfig):
     """About how many steps it takes a reading to change by 1."""
     excitation: float = 0.5
     """σ: the root mean square of the vibration."""
+    extra_steps: int = 2
+    """Steps of a trial beyond one for each motor."""
     doubt_limit: float = 1e9
     """Motors are tried anew if sensors are wrong by more: a mean square, of standard deviations."""
     renewal: int = 0
@@ -376,6 +380,7 @@ class MotorGraphConfig(PolicyConfig):
             num_actions=actions,
             change_scale=self.change_scale,
             excitation=self.excitation,
+            extra_steps=self.extra_steps,
             doubt_limit=self.doubt_limit,
             renewal=self.renewal,
         )

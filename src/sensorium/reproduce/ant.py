@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sensorium.perturbations import Identity, Reshuffle, Shuffle
+from sensorium.perturbations import Identity, Reshuffle, RewireMotors, Shuffle, compose
 from sensorium.reproduce.counterparts import AN_4, AN_6, LOGGED, NLA, NLA_BASELINE
 from sensorium.reproduce.tables import Result, present, score_tables
 from sensorium.zoo import read_published
@@ -27,6 +27,14 @@ def table_6_ant(episodes: int, seed: int, out: Path) -> Result:
     perturbations = tuple(Reshuffle(every) for every in (25, 50, 100, 200, 500))
     agents = present("ant-pi", "ant-pi-large", "ant-pi-evolved")
     return score_tables(agents, ENV, perturbations, AN_6, episodes, seed, out)
+
+
+def motors(episodes: int, seed: int, out: Path) -> Result:
+    """Score ants that know neither sensors nor motors: as at the start, and rewired in mid-episode."""
+    rewired = (RewireMotors(every, signed=True) for every in (None, 500, 100))
+    perturbations = Identity(), *(compose(Shuffle(), each) for each in rewired)
+    agents = present("ant-fnn-robust", "ant-motors")
+    return score_tables(agents, ENV, perturbations, {}, episodes, seed, out)
 
 
 def nla_table_3(episodes: int, seed: int, out: Path) -> Result:

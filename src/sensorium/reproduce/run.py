@@ -50,6 +50,7 @@ TABLES = {
     "aa-table-4": Table(car_racing.aa_table_4, 100),
     "aa-table-4-takecover": Table(take_cover.table_4, 100),
     "motors": Table(motors.motors),
+    "motors-ant": Table(ant.motors, 100),
     "motors-seeds": Table(motors.seeds),
     "takecover-attention": Table(take_cover.attention, 20),
     "takecover-k": Table(take_cover.effect_of_k, 100),
