@@ -106,7 +106,7 @@ IN_README = {
         "cartpole-deep-sets",
         "cartpole-set-transformer",
     ),
-    "ant": ("ant-fnn", "ant-nla", "ant-pi", "ant-pi-evolved"),
+    "ant": ("ant-fnn", "ant-motors", "ant-nla", "ant-pi", "ant-pi-evolved"),
     "carracing": (
         "carracing-attention-agent-colours",
         "carracing-cnn",
