@@ -211,7 +211,7 @@ def reproduce(
             table-6-pong, figure-4, figure-5, figure-6, ant-authors, racing-authors, aa-table-2, aa-table-3,
             aa-table-4, aa-table-4-takecover, aa-noise, takecover-attention, takecover-k, nla-table-2,
             nla-table-3, nla-table-4, nla-table-5, nla-curves, nla-curves-pong, pong, pong-decoder, motors,
-            motors-seeds, recovery, scaling.
+            motors-ant, motors-seeds, recovery, scaling.
         episodes: Episodes of each score; as many as in the papers by default: 1,000, or 100 on the ant, of
             CarRacing and of Pong (10 in figure-5).
         seed: Any whole number from 0 on; decides the starts and all noise.

@@ -12,7 +12,7 @@ from scipy.stats import kstest
 from sensorium.envs import Thrusters
 from sensorium.errors import ConfigError
 from sensorium.layers.motor_neurons import normal, solved
-from sensorium.layers.motor_trials import cosines
+from sensorium.layers.motor_trials import cosines, matched
 from sensorium.policies import (
     AnonymousMotorNeuronsConfig,
     MotorGraphConfig,
@@ -207,6 +207,16 @@ def test_vibrations_are_at_right_angles_to_each_other_and_to_what_is_always_ther
     over_time = np.asarray(jax.vmap(lambda time: cosines(numbers, time, steps))(times))
     np.testing.assert_allclose(over_time.T @ over_time, (count + 2) * np.eye(count), atol=1e-3)
     np.testing.assert_allclose(over_time.sum(axis=0), 0.0, atol=1e-3)
+
+
+@given(st.integers(0, 2**31))
+@settings(max_examples=20)
+def test_rounds_of_matching_leave_no_sensor_to_two_motors(seed):
+    size = jnp.asarray(np.random.default_rng(seed).uniform(0, 1, (8, 8)), jnp.float32)
+    once, often = (matched(size, jnp.zeros((8, 1)), rounds) for rounds in (0, 300))
+    for match in (once, often):
+        np.testing.assert_allclose(match.sum(axis=0), 1.0, rtol=1e-4)
+    assert often.sum(axis=1).max() < 1.02
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -2,11 +2,13 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from sensorium.types import Action
 
+_SHARPNESS = 8.0  # κ
 _LARGEST_ERROR = 0.75
 _ENOUGH = 0.25  # c: the energy that tells about half
 
@@ -50,3 +52,24 @@ def learnt(
     doubt = 1 / (1 + energy / _ENOUGH)
     gain = doubt * action / (_ENOUGH + jnp.sum(doubt * action**2))
     return digest + error[..., None] * gain[None, None], energy + action**2
+
+
+def matched(
+    size: Float[Array, "N M"], liable: Float[Array, "N 1"], rounds: int
+) -> Float[Array, "N M"]:
+    """Pair each motor with the sensor that it alone moves most.
+
+    Args:
+        size: How much each motor moves each sensor.
+        liable: How likely each sensor is one that motors move, a logarithm.
+        rounds: How often sensors that several motors claim are divided among them.
+
+    Returns:
+        Shares of the sensors, which sum to 1 for each motor.
+    """
+    size = _SHARPNESS * size
+    match = jax.nn.log_softmax(size + liable + jax.nn.log_softmax(size, axis=1), axis=0)
+    for _ in range(rounds):
+        claims = jax.nn.logsumexp(match, axis=1, keepdims=True)
+        match = jax.nn.log_softmax(match - jnp.maximum(claims, 0.0), axis=0)
+    return jnp.exp(match)

@@ -37,7 +37,7 @@ from jaxtyping import Array, Float, Int
 from sensorium.errors import ConfigError
 from sensorium.layers.gated import Gated
 from sensorium.layers.linear import Linear
-from sensorium.layers.motor_trials import cosines, learnt, limited
+from sensorium.layers.motor_trials import cosines, learnt, limited, matched
 from sensorium.policies.action_distributions import Outputs
 from sensorium.policies.controller import Controller
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
@@ -54,7 +54,6 @@ from sensorium.types import (
 
 _LARGEST_ACTION = 0.99
 _LARGEST_CHANGE = 3.0  # about; feet that touch the ground change more
-_SHARPNESS = 8.0  # κ
 _LARGEST_SURPRISE = 10.0  # of a sensor: a single one is no reason for doubts
 _DOUBT_RATE = 0.2
 
@@ -132,6 +131,7 @@ class MotorGraph(Policy):
     change_scale: float = eqx.field(static=True)
     excitation: float = eqx.field(static=True)
     extra_steps: int = eqx.field(static=True)
+    match_rounds: int = eqx.field(static=True)
     doubt_limit: float = eqx.field(static=True)
     renewal: int = eqx.field(static=True)
     code_scale: float = eqx.field(static=True, default=1.0)
@@ -263,7 +263,7 @@ class MotorGraph(Policy):
         """Return it with the settings of `wanted` for how motors are tried, and when."""
         if not isinstance(wanted, MotorGraph):
             return self
-        names = "excitation", "extra_steps", "doubt_limit", "renewal"
+        names = "excitation", "extra_steps", "match_rounds", "doubt_limit", "renewal"
         return dataclasses.replace(self, **{name: getattr(wanted, name) for name in names})
 
     def with_code_scale(self, factor: float) -> "MotorGraph":
@@ -279,6 +279,7 @@ class MotorGraph(Policy):
         """Return how motors vibrate during a trial, and `action` after it."""
         motors, steps = carry.motors, self._trial_steps(carry)
         vibration = self.excitation * motors.sign * cosines(motors.number, carry.time, steps)
+        vibration = jnp.clip(vibration, -_LARGEST_ACTION, _LARGEST_ACTION)
         return jnp.where(carry.time < steps, vibration, action)
 
     def _surprised(self, carry: GraphCarry, change: Observation) -> GraphCarry:
@@ -310,9 +311,7 @@ class MotorGraph(Policy):
         self, digest: Float[Array, "N M"], hidden: Float[Array, "N H"]
     ) -> tuple[Float[Array, "N M"], Float[Array, " M"]]:
         """Return W and s."""
-        size = _SHARPNESS * jnp.abs(digest)
-        liable = size + jax.vmap(self.moved)(hidden)
-        match = jax.nn.softmax(liable + jax.nn.log_softmax(size, axis=1), axis=0)
+        match = matched(jnp.abs(digest), jax.vmap(self.moved)(hidden), self.match_rounds)
         return match, jnp.tanh(4 * jnp.sum(match * digest, axis=0))
 
     def _attended(
@@ -327,7 +326,7 @@ class MotorGraph(Policy):
 class MotorGraphConfig(PolicyConfig):
     """An agent that knows neither its sensors nor its motors, and pairs them."""
 
-    may_be_zero = ("renewal",)
+    may_be_zero = ("match_rounds", "renewal")
 
     hidden_size: int = 32
     """Units of each sensor."""
@@ -347,6 +346,8 @@ class MotorGraphConfig(PolicyConfig):
     """σ: the root mean square of the vibration."""
     extra_steps: int = 2
     """Steps of a trial beyond one for each motor."""
+    match_rounds: int = 0
+    """How often sensors that several motors claim are divided among them, so that each motor has one."""
     doubt_limit: float = 1e9
     """Motors are tried anew if sensors are wrong by more: a mean square, of standard deviations."""
     renewal: int = 0
@@ -381,6 +382,7 @@ class MotorGraphConfig(PolicyConfig):
             change_scale=self.change_scale,
             excitation=self.excitation,
             extra_steps=self.extra_steps,
+            match_rounds=self.match_rounds,
             doubt_limit=self.doubt_limit,
             renewal=self.renewal,
         )
