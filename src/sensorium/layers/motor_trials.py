@@ -1,4 +1,4 @@
-"""Trials of motors: each vibrates at a frequency of its own, so that all are told apart in as many steps."""
+"""Trials that tell motors apart: for a few steps each motor vibrates at its own frequency."""
 
 import math
 

@@ -34,12 +34,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from sensorium.errors import ConfigError
 from sensorium.layers.gated import Gated
 from sensorium.layers.linear import Linear
 from sensorium.layers.motor_trials import cosines, learnt, limited, matched
 from sensorium.policies.action_distributions import Outputs
 from sensorium.policies.controller import Controller
+from sensorium.policies.motor_policy import AnyMotors, motors_in
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
 from sensorium.types import (
     Action,
@@ -106,11 +106,10 @@ class Graph(NamedTuple):
     """s: which way around each motor is."""
 
 
-class MotorGraph(Policy):
+class MotorGraph(AnyMotors):
     """Recurrent units on both sides; `num_actions` may change with the same weights (`with_motors`)."""
 
     fixed_inputs = False
-    fixed_outputs = False
 
     sensor: Gated
     motor: Gated
@@ -135,12 +134,6 @@ class MotorGraph(Policy):
     doubt_limit: float = eqx.field(static=True)
     renewal: int = eqx.field(static=True)
     code_scale: float = eqx.field(static=True, default=1.0)
-
-    def with_motors(self, count: int) -> "MotorGraph":
-        """Return the same agent with another number of motors; ConfigError if that is none."""
-        if count < 1:
-            raise ConfigError(f"An agent needs at least one motor, got {count}.")
-        return dataclasses.replace(self, num_actions=count)
 
     def initial_carry(self, spec: ObservationSpec) -> GraphCarry:
         """Return the carry at the start; ConfigError if there is no sensor."""
@@ -221,10 +214,6 @@ class MotorGraph(Policy):
     def explored(self, action: Action, carry: GraphCarry) -> Action:
         """Return the vibration at the start, and the action of another after it."""
         return self._tried_or(action, carry._replace(time=carry.time - 1))
-
-    def after_action(self, carry: GraphCarry, action: Action) -> GraphCarry:
-        """Remember the action, whoever chose it."""
-        return carry._replace(motors=carry.motors._replace(action=action))
 
     def reordered(self, carry: GraphCarry, order: Order) -> GraphCarry:
         """Move the memory of each sensor along with it; what motors know of it too."""
@@ -356,8 +345,6 @@ class MotorGraphConfig(PolicyConfig):
     def build(self, spec: ObservationSpec, actions: Actions, key: Key) -> MotorGraph:
         """Draw an agent; ConfigError unless actions are numbers."""
         check_sensors(spec)
-        if not isinstance(actions, int):
-            raise ConfigError("Motor neurons are for actions that are numbers, not for choices.")
         keys = iter(jax.random.split(key, 15))
         wide, heard = self.message_size, 2 * self.message_size + 1
         return MotorGraph(
@@ -378,7 +365,7 @@ class MotorGraphConfig(PolicyConfig):
             from_code=Linear(self.num_queries, wide, key=next(keys)),
             motor_key=Linear(self.motor_size + heard, self.key_size, key=next(keys)),
             expects=Controller((self.hidden_size + 1, 16, 2), key=next(keys)),
-            num_actions=actions,
+            num_actions=motors_in(actions),
             change_scale=self.change_scale,
             excitation=self.excitation,
             extra_steps=self.extra_steps,

@@ -24,7 +24,16 @@ from sensorium.layers.motor_senses import (
 )
 from sensorium.policies.action_distributions import Outputs
 from sensorium.policies.policy import Policy, PolicyConfig, Trace, check_sensors
-from sensorium.types import Action, Actions, Key, Observation, ObservationSpec, Order, Scalar
+from sensorium.types import (
+    Action,
+    Actions,
+    Key,
+    Observation,
+    ObservationSpec,
+    Order,
+    PyTree,
+    Scalar,
+)
 
 
 class MotorCarry(NamedTuple):
@@ -36,10 +45,31 @@ class MotorCarry(NamedTuple):
     """How wrong expectations were in the last step."""
 
 
-class MotorPolicy(Policy):
-    """Senses, and motor neurons; `num_actions` may change with the same weights (`with_motors`)."""
+class AnyMotors(Policy):
+    """Policies that act on any number of motors; their carry has `motors`, with the last `action`."""
 
     fixed_outputs = False
+
+    def with_motors(self, count: int) -> "AnyMotors":
+        """Return the same agent with another number of motors; ConfigError if that is none."""
+        if count < 1:
+            raise ConfigError(f"An agent needs at least one motor, got {count}.")
+        return dataclasses.replace(self, num_actions=count)
+
+    def after_action(self, carry: PyTree, action: Action) -> PyTree:
+        """Remember the action, whoever chose it."""
+        return carry._replace(motors=carry.motors._replace(action=action))
+
+
+def motors_in(actions: Actions) -> int:
+    """Return how many motors there are; ConfigError if actions are choices."""
+    if not isinstance(actions, int):
+        raise ConfigError("Motor neurons are for actions that are numbers, not for choices.")
+    return actions
+
+
+class MotorPolicy(AnyMotors):
+    """Senses, and motor neurons; `num_actions` may change with the same weights (`with_motors`)."""
 
     senses: Senses
     motors: MotorNeurons
@@ -51,12 +81,6 @@ class MotorPolicy(Policy):
     def fixed_inputs(self) -> bool:  # type: ignore[override]
         """Whether it knows sensors by their places."""
         return self.senses.fixed_inputs
-
-    def with_motors(self, count: int) -> "MotorPolicy":
-        """Return the same agent with another number of motors; ConfigError if that is none."""
-        if count < 1:
-            raise ConfigError(f"An agent needs at least one motor, got {count}.")
-        return dataclasses.replace(self, num_actions=count)
 
     def with_code_scale(self, factor: float) -> "MotorPolicy":
         """Multiply sums over sensors by `factor`, if they have no names."""
@@ -92,10 +116,6 @@ class MotorPolicy(Policy):
         outputs, motors = self.motors(features, carry.motors, self.code_scale)
         return outputs, carry._replace(motors=motors)
 
-    def after_action(self, carry: MotorCarry, action: Action) -> MotorCarry:
-        """Remember the action, whoever chose it."""
-        return carry._replace(motors=carry.motors._replace(action=action))
-
     def reordered(self, carry: MotorCarry, order: Order) -> MotorCarry:
         """Move the memory of each sensor along with it; what motors know of it too."""
         if self.fixed_inputs:
@@ -127,10 +147,8 @@ class _MotorConfig(PolicyConfig):
     would take it away, and with it all that motors find out."""
 
     def _policy(self, senses: Senses, actions: Actions) -> MotorPolicy:
-        if not isinstance(actions, int):
-            raise ConfigError("Motor neurons are for actions that are numbers, not for choices.")
         motors = MotorNeurons(learns_noise=self.learns_noise)
-        return MotorPolicy(senses=senses, motors=motors, num_actions=actions)
+        return MotorPolicy(senses=senses, motors=motors, num_actions=motors_in(actions))
 
 
 @dataclasses.dataclass(frozen=True)
